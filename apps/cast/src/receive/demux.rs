@@ -2,7 +2,7 @@
 //! packet of a known source.
 
 use super::recorder::{Folder, Recorder};
-use super::rtp_source::{Packet, RtpSource};
+use super::rtp_source::{Packet, RtpSource, Times};
 use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
@@ -70,7 +70,7 @@ struct ProbationPacket {
     payload: Vec<u8>,
     missing: usize,
     from: SocketAddr,
-    arrival: u64,
+    times: Times,
 }
 
 impl ProbationPacket {
@@ -80,36 +80,46 @@ impl ProbationPacket {
             payload: &self.payload,
             missing: self.missing,
             from: self.from,
-            arrival: self.arrival,
+            times: self.times,
         }
     }
 }
 
 /// The sources of one socket.
+///
+/// With thousands of sockets, none is in the cache when its packet arrives. The fields that every
+/// packet uses therefore come first.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Demux {
     config: Arc<Config>,
-    session: RtpSession,
-    number: usize,
-    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     sources: Vec<RtpSource>,
     /// The index of the source of the last packet. The next packet probably belongs to this source
     /// or to the one after it, so we check these two first.
     last: usize,
+    packets: u64,
+    /// Packets that arrived while their source was on probation.
+    probation_packets: u64,
+    /// The number of datagrams that the socket has dropped, modulo 2³².
+    dropped: u32,
+    /// Whether we accept packets of all senders.
+    accepts_all: bool,
+    /// Whether there is one source only, and none on probation.
+    is_alone: bool,
+    /// Whether we send reports, and when the next one is due.
+    sends_reports: bool,
+    next_report: u64,
+    session: RtpSession,
+    number: usize,
+    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     /// Further sources with the SSRC of another one, by their addresses.
     collisions: HashMap<(u32, SocketAddr), usize>,
     probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,
     /// The number of payload bytes in `probation`.
     probation_bytes: usize,
     unrecognized: Unrecognized,
-    packets: u64,
-    /// Packets that arrived while their source was on probation.
-    probation_packets: u64,
     /// The next sequence number and timestamp of bare samples.
     raw: (u16, u32),
-    next_report: u64,
-    /// The number of datagrams that the socket has dropped, modulo 2³².
-    dropped: u32,
     shared: bool,
 }
 
@@ -124,6 +134,9 @@ impl Demux {
     ) -> Self {
         Demux {
             config,
+            accepts_all: session.sources == Senders::Any,
+            is_alone: false,
+            sends_reports: session.rtcp != Rtcp::Off,
             session,
             number,
             by_ssrc: HashMap::default(),
@@ -154,16 +167,16 @@ impl Demux {
 
     /// Processes a datagram.
     #[inline]
-    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
-        if !self.session.sources.accepts(from.ip()) {
+    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
+        if !self.accepts_all && !self.session.sources.accepts(from.ip()) {
             self.unrecognized.unknown += 1;
             return;
         }
         if self.config.raw {
-            return self.receive_raw(datagram, from, arrival);
+            return self.receive_raw(datagram, from, times);
         }
         if rtp::is_rtcp(datagram) {
-            return self.receive_rtcp(datagram, arrival);
+            return self.receive_rtcp(datagram, times.arrived);
         }
         let Ok((header, payload)) = rtp::parse(datagram) else {
             self.unrecognized.malformed += 1;
@@ -174,7 +187,7 @@ impl Demux {
             payload,
             missing: 0,
             from,
-            arrival,
+            times,
         };
         self.receive_packet(&packet);
     }
@@ -187,7 +200,7 @@ impl Demux {
         datagram: &[u8],
         missing: usize,
         from: SocketAddr,
-        arrival: u64,
+        times: Times,
     ) {
         self.unrecognized.truncated += 1;
         if rtp::is_rtcp(datagram) {
@@ -203,7 +216,7 @@ impl Demux {
             payload,
             missing,
             from,
-            arrival,
+            times,
         });
     }
 
@@ -211,11 +224,10 @@ impl Demux {
     /// only and its last packets were in sequence.
     #[inline]
     pub(super) fn expected_from(&self) -> Option<SocketAddr> {
-        let is_alone = self.sources.len() == 1 && self.probation.is_empty();
-        let source = self.sources.first().filter(|source| {
-            is_alone && source.is_in_sequence() && self.session.sources == Senders::Any
-        });
-        source.map(RtpSource::from)
+        let source = self.sources.first();
+        source
+            .filter(|source| self.is_alone && source.is_in_sequence())
+            .map(RtpSource::from)
     }
 
     /// Records the number of datagrams that the socket has dropped so far.
@@ -275,6 +287,11 @@ impl Demux {
     /// another address.
     #[cold]
     fn receive_on_probation(&mut self, packet: &Packet<'_>, known: Option<usize>) {
+        self.hold(packet, known);
+        self.is_alone = self.accepts_all && self.sources.len() == 1 && self.probation.is_empty();
+    }
+
+    fn hold(&mut self, packet: &Packet<'_>, known: Option<usize>) {
         if self.sources.len() >= SOURCES_MAX {
             self.unrecognized.unknown += 1;
             return;
@@ -302,7 +319,7 @@ impl Demux {
             payload: packet.payload.to_vec(),
             missing: packet.missing,
             from: packet.from,
-            arrival: packet.arrival,
+            times: packet.times,
         });
         if is_valid && let Some(early) = self.probation.remove(&key) {
             let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
@@ -326,10 +343,10 @@ impl Demux {
     /// Returns whether packets from another address continue a source that has fallen silent.
     fn has_moved(&self, at: usize, early: &[ProbationPacket]) -> bool {
         let source = &self.sources[at];
-        let Some(first) = early.iter().min_by_key(|early| early.arrival) else {
+        let Some(first) = early.iter().min_by_key(|early| early.times.arrived) else {
             return false;
         };
-        source.last_arrival() < first.arrival && source.is_continued_by(first.header)
+        source.last_arrival() < first.times.arrived && source.is_continued_by(first.header)
     }
 
     fn move_source(&mut self, at: usize, early: &[ProbationPacket]) {
@@ -419,7 +436,7 @@ impl Demux {
         }
     }
 
-    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
         let (payload_type, format) = self.session.preferred();
         let (sequence, timestamp) = self.raw;
         let frames = datagram.len() / 2 / usize::from(format.channels);
@@ -444,16 +461,22 @@ impl Demux {
             payload: &swapped,
             missing: 0,
             from,
-            arrival,
+            times,
         });
     }
 
     /// Returns the reports that are due, and their addresses. The result is empty until the next
     /// report is due.
+    #[inline]
     pub(super) fn reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
-        if self.session.rtcp == Rtcp::Off || now < self.next_report || self.sources.is_empty() {
-            return Vec::new();
+        match self.sends_reports && now >= self.next_report && !self.sources.is_empty() {
+            true => self.due_reports(now),
+            false => Vec::new(),
         }
+    }
+
+    #[cold]
+    fn due_reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
         // The first report is early, so that short streams get one. The others are spread as
         // section 6.3.1 requires.
         let interval = rtcp::INTERVAL.as_nanos() as u64;

@@ -24,9 +24,9 @@ use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
 use creel::task::control::{Changes, Control, Ended, Running, Trigger};
-use creel::time::Clock;
 use demux::{Config, Demux};
 use recorder::Files;
+use rtp_source::Times;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -319,8 +319,8 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Reading a capture takes less time than this.
-const READING_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The time at which a capture begins. It is not zero, because zero means that there is no time.
+const CAPTURE_BEGIN: u64 = 1_000_000_000;
 
 /// Analyses a capture as if its packets arrived now. It reads all streams, whatever their ports
 /// are. This function blocks.
@@ -344,11 +344,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // Removes what earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    // A source records that a packet reached it now or when it arrived, whichever is later. We move
-    // the times of the capture to the future, so that it is always when the packet arrived.
-    let base = Clock::monotonic().nanos() + READING_TIME_MAX.as_nanos() as u64;
     let summary = pcap::read(capture, |packet| {
-        let at = base.saturating_add(packet.at);
+        let at = Times::at(CAPTURE_BEGIN.saturating_add(packet.at));
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions

@@ -287,11 +287,7 @@ pub fn run_with(
         measured.skipped += done.report.skipped;
         measured.sent.push(done.report);
     }
-    measured.buffers = measured
-        .streams
-        .iter()
-        .map(|stream| stream.latency.count())
-        .sum();
+    measured.buffers = measured.streams.iter().map(|stream| stream.buffers).sum();
     outboxes.iter().for_each(|outbox| outbox.close());
     if failures > 0 {
         let streams = plan.sessions.len();

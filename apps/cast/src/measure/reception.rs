@@ -151,6 +151,12 @@ impl SequenceTracker {
                 SequenceUpdate::Duplicate
             };
         }
+        self.update_far(number)
+    }
+
+    /// Records a packet that is far from all others, or whose number is not plausible otherwise.
+    #[cold]
+    pub(crate) fn update_far(&mut self, number: u16) -> SequenceUpdate {
         if self.bad_seq.replace(number.wrapping_add(1)) != Some(number) {
             self.counts.strays += 1;
             return SequenceUpdate::Stray;
@@ -167,6 +173,12 @@ impl SequenceTracker {
         self.newest = i64::from(number);
         self.seen = 0b11;
         SequenceUpdate::Restart
+    }
+
+    /// Returns whether a packet has this number already, among the last ones.
+    pub(crate) fn has(&self, number: u16) -> bool {
+        let behind = (self.newest as u16).wrapping_sub(number);
+        behind <= MISORDER && self.seen >> behind & 1 == 1
     }
 
     /// Returns the counts.

@@ -1,25 +1,33 @@
 //! Demultiplexes the packets of one socket by source, and counts everything that is not a valid
 //! packet of a known source.
 
+mod rtcp_of_sources;
+
+pub(super) use rtcp_of_sources::PendingRtcp;
+use rtcp_of_sources::SsrcHasher;
+
 use super::recorder::{Folder, Recorder};
 use super::rtp_source::{Packet, RtpSource, Times};
 use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, Item, SenderInfo};
+use crate::net::rtcp;
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, RtpSession, Senders};
+use crate::net::xr::{self, VoipMetrics};
 use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::BuildHasherDefault;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 /// The maximum number of sources per socket. Packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
 /// The limits during probation: the bytes of all packets that we hold, and the packets per source.
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
+/// The address of a packet whose address we did not query.
+const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The configuration that all sockets of a run share.
 #[derive(Debug)]
@@ -32,35 +40,10 @@ pub(super) struct Config {
     /// The receiver's own SSRC and CNAME in reports.
     pub(super) ssrc: u32,
     pub(super) cname: String,
+    /// Whether our reports have the quality of voice streams (RFC 3611).
+    pub(super) extended: bool,
     /// Sender info and BYE that arrived on another port than their source, or before it, by SSRC.
     pub(super) pending_rtcp: Mutex<HashMap<u32, PendingRtcp>>,
-}
-
-/// RTCP of a source that no demultiplexer has attributed yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PendingRtcp {
-    /// The last sender report, and the time of its arrival.
-    sender: Option<(SenderInfo, u64)>,
-    has_left: bool,
-}
-
-/// A hash function for SSRCs, which are random already.
-#[derive(Debug, Default)]
-pub(super) struct SsrcHasher(u64);
-
-impl Hasher for SsrcHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
 }
 
 /// A packet that is held until its source has passed probation.
@@ -106,6 +89,9 @@ pub(super) struct Demux {
     accepts_all: bool,
     /// Whether there is one source only, and none on probation.
     is_alone: bool,
+    /// Whether the address of the current packet is that of the only source because we did not query
+    /// it.
+    is_guessed: bool,
     /// Whether we send reports, and when the next one is due.
     sends_reports: bool,
     next_report: u64,
@@ -136,6 +122,7 @@ impl Demux {
             config,
             accepts_all: session.sources == Senders::Any,
             is_alone: false,
+            is_guessed: false,
             sends_reports: session.rtcp != Rtcp::Off,
             session,
             number,
@@ -230,6 +217,13 @@ impl Demux {
             .map(RtpSource::from)
     }
 
+    /// States whether the addresses of the next packets are those of
+    /// [`expected_from`](Self::expected_from).
+    #[inline]
+    pub(super) fn set_guessed(&mut self, is_guessed: bool) {
+        self.is_guessed = is_guessed;
+    }
+
     /// Records the number of datagrams that the socket has dropped so far.
     pub(super) fn set_dropped(&mut self, dropped: u32) {
         self.dropped = dropped;
@@ -297,7 +291,17 @@ impl Demux {
             return;
         }
         self.probation_packets += 1;
-        let key = (packet.header.ssrc, packet.from);
+        // The packet is not one of the expected source, so we do not know its address. The next
+        // packet of the same SSRC has one.
+        let from = match self.is_guessed {
+            true => UNKNOWN_ADDRESS,
+            false => packet.from,
+        };
+        let key = (packet.header.ssrc, from);
+        if let Some(mut early) = self.probation.remove(&(key.0, UNKNOWN_ADDRESS)) {
+            early.iter_mut().for_each(|early| early.from = from);
+            self.probation.entry(key).or_default().append(&mut early);
+        }
         if self.probation_bytes > PROBATION_BYTES_MAX || self.probation.len() >= SOURCES_MAX {
             let all = self.probation.drain().map(|(_, early)| early.len() as u64);
             self.unrecognized.unvalidated += all.sum::<u64>();
@@ -318,10 +322,13 @@ impl Demux {
             header: packet.header,
             payload: packet.payload.to_vec(),
             missing: packet.missing,
-            from: packet.from,
+            from,
             times: packet.times,
         });
-        if is_valid && let Some(early) = self.probation.remove(&key) {
+        if is_valid
+            && from != UNKNOWN_ADDRESS
+            && let Some(early) = self.probation.remove(&key)
+        {
             let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
             self.probation_bytes -= bytes;
             match known {
@@ -401,41 +408,6 @@ impl Demux {
         Some(Recorder::new(folder, name))
     }
 
-    fn receive_rtcp(&mut self, datagram: &[u8], arrival: u64) {
-        self.unrecognized.rtcp += 1;
-        let (sources, by_ssrc, config) = (&mut self.sources, &self.by_ssrc, &self.config);
-        let is_rtcp = rtcp::read(datagram, |item| {
-            let ssrc = match item {
-                Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
-                // This block is about a stream that we send.
-                Item::Block(_) => return,
-            };
-            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
-                (Some(source), Item::Sender(_, info)) => source.set_sender_info(info, arrival),
-                (Some(source), _) => source.mark_left(),
-                (None, item) => {
-                    let mut pending_rtcp = config
-                        .pending_rtcp
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if pending_rtcp.len() >= SOURCES_MAX && !pending_rtcp.contains_key(&ssrc) {
-                        return;
-                    }
-                    let pending = pending_rtcp.entry(ssrc).or_default();
-                    match item {
-                        // A BYE does not discard the last sender report.
-                        Item::Sender(_, info) => pending.sender = Some((info, arrival)),
-                        _ => pending.has_left = true,
-                    }
-                }
-            }
-        });
-        if !is_rtcp {
-            self.unrecognized.rtcp -= 1;
-            self.unrecognized.malformed += 1;
-        }
-    }
-
     fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
         let (payload_type, format) = self.session.preferred();
         let (sequence, timestamp) = self.raw;
@@ -484,40 +456,37 @@ impl Demux {
         self.next_report = now + spread;
         self.apply_pending_rtcp();
         let own_port = self.session.rtcp == Rtcp::Own;
-        let mut by_address: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
+        let mut by_address: HashMap<SocketAddr, Vec<_>> = HashMap::new();
         for source in &mut self.sources {
             let mut to = source.from();
             if own_port {
                 to.set_port(to.port().saturating_add(1));
             }
-            by_address.entry(to).or_default().push(source.block(now));
+            let voip = source.voip_metrics(self.config.late_after);
+            let blocks = by_address.entry(to).or_default();
+            blocks.push((source.block(now), voip));
         }
-        let (ssrc, cname) = (self.config.ssrc, &self.config.cname);
+        let Config {
+            ssrc,
+            cname,
+            extended,
+            ..
+        } = &*self.config;
+        // Extended reports are longer, and a datagram should not exceed the size of a frame.
+        let most = if *extended { 15 } else { 31 };
         let reports = by_address.into_iter().flat_map(|(to, blocks)| {
-            let of_address: Vec<_> = blocks
-                .chunks(31)
-                .map(|chunk| (to, rtcp::receiver_report(ssrc, chunk, cname)))
-                .collect();
-            of_address
+            let report = |chunk: &[(rtcp::ReportBlock, Option<VoipMetrics>)]| {
+                let (blocks, voip): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
+                let mut report = rtcp::receiver_report(*ssrc, &blocks, cname);
+                if *extended {
+                    let voip: Vec<VoipMetrics> = voip.into_iter().flatten().collect();
+                    report.extend(xr::of_receiver(*ssrc, rtcp::ntp_now(), &voip));
+                }
+                (to, report)
+            };
+            blocks.chunks(most).map(report).collect::<Vec<_>>()
         });
         reports.collect()
-    }
-
-    /// Applies the RTCP of our sources that arrived on other ports.
-    fn apply_pending_rtcp(&mut self) {
-        let pending_rtcp = &self.config.pending_rtcp;
-        let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
-        for source in &mut self.sources {
-            let Some(pending) = pending_rtcp.get(&source.ssrc()) else {
-                continue;
-            };
-            if let Some((info, arrival)) = pending.sender {
-                source.set_sender_info(info, arrival);
-            }
-            if pending.has_left {
-                source.mark_left();
-            }
-        }
     }
 
     /// Returns a row per source, and the counts of everything else.

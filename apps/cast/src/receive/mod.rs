@@ -75,6 +75,8 @@ pub struct Plan {
     pub wav: Option<PathBuf>,
     /// The capture to which we write everything that arrives.
     pub capture: Option<PathBuf>,
+    /// Whether reports have the quality of voice streams as well (RFC 3611).
+    pub extended_reports: bool,
     /// The options of the sockets.
     pub options: Options,
 }
@@ -97,6 +99,7 @@ impl Plan {
             time_limit: None,
             wav: None,
             capture: None,
+            extended_reports: false,
             options: Options::default(),
         }
     }
@@ -132,6 +135,7 @@ impl Plan {
             raw: self.raw,
             ssrc: identity.ssrc,
             cname: identity.cname,
+            extended: self.extended_reports,
             pending_rtcp: Default::default(),
         }
     }

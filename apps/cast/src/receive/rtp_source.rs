@@ -1,8 +1,12 @@
 //! The state of one RTP source: RFC 3550's statistics, arrival times, and the recording.
 
+mod discontinuities;
+mod quality;
+
+pub(super) use quality::Reported;
+
 use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
-use crate::measure::quality::rating;
 use crate::measure::reception::{Lateness, MISORDER, SequenceTracker, SequenceUpdate};
 use crate::measure::spacing::Spacing;
 use crate::measure::stats::{Stations, StreamStats};
@@ -16,17 +20,6 @@ use std::time::Duration;
 
 /// The maximum number of payload types that we list per source.
 const PAYLOAD_TYPES_MAX: usize = 16;
-/// A larger difference between the timestamps and the arrival times, in nanoseconds, means that the
-/// source has a new clock, not that it paused.
-const TIMESTAMP_JUMP: i64 = 10_000_000_000;
-
-/// A timestamp that is ahead of the time of arrival by more than this, in nanoseconds, has jumped,
-/// unless lost packets explain it. The network delays packets by less.
-const JUMP_TOLERANCE: i64 = 250_000_000;
-/// The clock of video formats, and how far a frame may be ahead of the next one, in nanoseconds.
-const VIDEO_CLOCK: u32 = 90_000;
-const REORDERED_VIDEO: i64 = 1_000_000_000;
-
 /// Converts ticks of a clock to nanoseconds.
 #[inline]
 fn nanos(ticks: i64, clock: u32) -> i64 {
@@ -113,9 +106,14 @@ pub(super) struct RtpSource {
     stray: Option<(Header, Vec<u8>, usize, Times)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
+    /// What other hosts report about the source.
+    reported: Reported,
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.
     unrecorded: u64,
+    /// The number of the next packet if the last one was late by more than [`PAUSE`], and the number
+    /// of such packets in a row.
+    paused: (u64, u64),
     timestamp_jumps: u64,
     clock_changes: u64,
     codec_changes: u64,
@@ -150,8 +148,10 @@ impl RtpSource {
             stray: None,
             sender: None,
             has_left: false,
+            reported: Reported::default(),
             loss_interval: LossInterval::default(),
             unrecorded: 0,
+            paused: (0, 0),
             timestamp_jumps: 0,
             clock_changes: 0,
             codec_changes: 0,
@@ -195,7 +195,10 @@ impl RtpSource {
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let ahead = packet.header.sequence.wrapping_sub(self.sequence.newest());
         self.is_in_sequence = ahead == 1;
-        let update = self.sequence.update(packet.header.sequence);
+        let update = match ahead == 1 || !self.is_restart(packet, ahead, formats) {
+            true => self.sequence.update(packet.header.sequence),
+            false => self.sequence.update_far(packet.header.sequence),
+        };
         match update {
             SequenceUpdate::Stray => return self.keep_stray(packet),
             SequenceUpdate::Restart => {
@@ -305,40 +308,11 @@ impl RtpSource {
             nanos(extended - self.base, format.clock),
             packet.times.arrived,
         );
-        self.late += u64::from(late > late_after);
+        if late > late_after {
+            self.count_late(packet, late);
+        }
         self.record_times(packet, late);
         self.record(packet, extended, format, update);
-    }
-
-    /// Returns whether the timestamp of the newest packet has a new origin.
-    ///
-    /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
-    /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
-    /// pause of the sender during which its timestamps stood still.
-    #[inline]
-    fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
-        let expected = i64::from(self.step) * i64::from(ahead);
-        let ticks = i64::from(distance);
-        let is_usual = ticks >= 0 && ticks <= expected;
-        let before = self.stats.last();
-        let passed = arrival as i64 - before as i64;
-        if before == 0 || is_usual && passed < TIMESTAMP_JUMP {
-            return false;
-        }
-        self.is_unusual_jump(ticks, expected, passed, format)
-    }
-
-    #[cold]
-    fn is_unusual_jump(&self, ticks: i64, expected: i64, passed: i64, format: Format) -> bool {
-        let media = nanos(ticks, format.clock);
-        if ticks < 0 {
-            // Frames of a video are not sent in the order in which they are shown.
-            return format.clock != VIDEO_CLOCK || media < -REORDERED_VIDEO;
-        }
-        if (media - passed).abs() > TIMESTAMP_JUMP {
-            return true;
-        }
-        ticks > 2 * expected && media - passed > JUMP_TOLERANCE
     }
 
     #[inline]
@@ -514,14 +488,9 @@ impl RtpSource {
         let expected = self.sequence.expected();
         let bursts = self.sequence.bursts();
         let clock = self.format.map(|(_, format)| format.clock);
-        let packet_nanos = clock
-            .filter(|_| self.step > 0)
-            .map(|clock| nanos(self.step.into(), clock));
-        let discarded = (self.sequence.lost() + self.late) as f64 / expected.max(1) as f64;
-        let delay = Duration::from_nanos(buffer + packet_nanos.unwrap_or(0) as u64);
-        let quality = self
-            .format
-            .and_then(|(number, _)| rating(number, discarded.min(1.0), bursts.run_packets, delay));
+        let packet_nanos = self.packet_nanos();
+        let quality = self.rating(buffer);
+        let reported = self.reported;
         let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
         let report = SourceReport {
             stream: 0,
@@ -560,6 +529,14 @@ impl RtpSource {
             sender_packets: self.sender.map(|(info, _)| info.packets),
             sender_bytes: self.sender.map(|(info, _)| info.octets),
             left: self.has_left,
+            round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
+            reported_lost: reported.block.map(|block| block.lost),
+            reported_jitter_ms: reported
+                .block
+                .zip(clock)
+                .map(|(block, clock)| f64::from(block.jitter) * 1e3 / f64::from(clock.max(1))),
+            reported_rating: reported.voip.and_then(|voip| voip.rating),
+            reported_mos: reported.voip.and_then(|voip| voip.mos()),
             unrecorded: self.unrecorded,
         };
         (report, self.stats)

@@ -90,6 +90,7 @@ impl UdpReader {
     /// Processes datagrams. `expected` is the sender if their addresses were not queried.
     fn receive_batch(&mut self, received: &Received, expected: Option<SocketAddr>) {
         let now = arrival::now();
+        self.demux.set_guessed(expected.is_some());
         for datagram in received.iter() {
             let from = expected.unwrap_or(datagram.from);
             if let Some((capture, to)) = self.capture.as_deref() {

@@ -96,7 +96,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     let streams: Vec<StreamStats> = results.iter().collect();
     Ok(Measured {
         contexts: contexts.count(),
-        buffers: streams.iter().map(|stream| stream.latency.count()).sum(),
+        buffers: streams.iter().map(|stream| stream.buffers).sum(),
         stream_bytes: grown.map(|(now, before)| now.saturating_sub(before) / plan.streams as u64),
         used: last.since(&first),
         histograms: contexts.take_histograms(),

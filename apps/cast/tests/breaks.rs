@@ -64,6 +64,50 @@ fn a_timestamp_that_jumps_back_or_forward_does_not_damage_the_recording() {
 }
 
 #[test]
+fn a_source_that_begins_again_a_few_numbers_before_is_a_restart() {
+    // The whole sequence again two seconds later, and a sequence that goes back while the
+    // timestamps go on. In both cases, the numbers are among the last ones that arrived.
+    for (numbers, ticks) in [(100_u16, 0), (20, 80 * FRAMES)] {
+        let folder = Folder::new("again");
+        let mut packets: Vec<_> = (0..100).map(packet).collect();
+        let more = packets.clone().into_iter().take(numbers.into());
+        let more: Vec<_> = more
+            .map(|(at, mut packet)| {
+                packet.sequence += 100 - numbers;
+                packet.timestamp += ticks + if ticks > 0 { 20 * FRAMES } else { 0 };
+                packet.payload[0] = 1;
+                (at + Duration::from_secs(4), packet)
+            })
+            .collect();
+        packets.extend(more);
+        let measured = analysed(&folder.0, &FORMATS, &packets);
+        let source = &measured.sources[0];
+        assert_eq!((source.restarts, source.duplicates), (1, 0), "{numbers}");
+        assert_eq!((source.lost, source.late), (0, 0), "{numbers}");
+        let sound = Sound::read(&folder.0.join("stream-0.wav")).unwrap();
+        let again = sound.samples.iter().filter(|&&it| it >= 256).count();
+        assert_eq!(again, usize::from(numbers), "{numbers}");
+    }
+}
+
+#[test]
+fn only_the_first_packet_after_a_pause_is_late() {
+    let folder = Folder::new("pause");
+    let mut packets = packets();
+    // A telephone on hold sends nothing for three seconds, and its timestamps stand still.
+    for (at, _) in &mut packets[100..] {
+        *at += Duration::from_secs(3);
+    }
+    let measured = analysed(&folder.0, &FORMATS, &packets);
+    let source = &measured.sources[0];
+    assert_eq!(
+        (source.late, source.lost, source.timestamp_jumps),
+        (1, 0, 0)
+    );
+    assert_eq!(recorded(&folder, "stream-0.wav"), 300);
+}
+
+#[test]
 fn silence_lost_packets_and_delays_are_not_jumps() {
     let folder = Folder::new("no-jump");
     let mut packets = packets();

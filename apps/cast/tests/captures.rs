@@ -136,6 +136,22 @@ fn tunnels_are_unwrapped() {
             .concat(),
         ),
         (
+            "Ethernet over MPLS without a control word",
+            [ethernet(0x8847), vec![0, 1, 1, 64], inner.clone()].concat(),
+        ),
+        (
+            "SNAP",
+            [&[1; 12][..], &[1, 92, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]].concat(),
+        ),
+        (
+            "VXLAN at the port of Linux, with a group policy",
+            over_udp(8_472, &[&[0x88, 0, 0, 5, 0, 0, 7, 0][..], &inner].concat()),
+        ),
+        (
+            "VXLAN with another protocol inside",
+            over_udp(4_790, &[0x0c, 0, 0, 1, 0, 0, 7, 0]),
+        ),
+        (
             "PPPoE in VLANs",
             [
                 ethernet(0x88a8),
@@ -167,6 +183,10 @@ fn tunnels_are_unwrapped() {
     for (name, header) in tunnels {
         eprintln!("{name}");
         pcap(&path, DataLink::ETHERNET, &header);
+        is_whole(&read_capture(&path).unwrap());
+    }
+    for raw in [12, 14] {
+        pcap(&path, DataLink::from(raw), &[]);
         is_whole(&read_capture(&path).unwrap());
     }
     // A datagram to the port of a tunnel that does not belong to one is a datagram.

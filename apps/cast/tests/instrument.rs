@@ -165,6 +165,91 @@ fn excluded_senders_are_not_heard_and_all_others_are() {
 }
 
 #[test]
+fn the_first_packet_of_a_second_sender_has_its_own_address() {
+    let on = free_ports(1);
+    let plan = plan(on, "L16/48000");
+    let measured = receive_while(&plan, || {
+        for number in 0..3_u8 {
+            let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+            for n in 0..10 {
+                let mut bytes = packet(n, 6);
+                bytes[11] = number;
+                sender.send_to(&bytes, on).unwrap();
+                std::thread::sleep(3 * MS);
+            }
+        }
+    });
+    let packets: Vec<u64> = measured.sources.iter().map(|it| it.packets).collect();
+    assert_eq!(packets, [10, 10, 10]);
+}
+
+/// Sends `buffers` packets of µ-law to this address.
+fn voice(to: SocketAddr, rtcp: Rtcp, buffers: u64) -> send::Plan {
+    let mut session = RtpSession::new(to, 0, "PCMU".parse().unwrap());
+    session.packet_time = 20 * MS;
+    session.rtcp = rtcp;
+    send::Plan {
+        sessions: vec![session],
+        buffers,
+        ramp_up: Duration::ZERO,
+        ..send::Plan::new(to, 1)
+    }
+}
+
+#[test]
+fn a_closed_port_is_reported_to_the_sender() {
+    let (closed, open) = (
+        free_ports(1),
+        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(),
+    );
+    let open = (open.local_addr().unwrap(), open);
+    let plan = send::Plan {
+        to: vec![closed, open.0],
+        ..voice(closed, Rtcp::Off, 50)
+    };
+    let measured = send::run(&plan, &|| false).unwrap();
+    let about = |address: SocketAddr| {
+        let text = format!("nothing listens on {address}:");
+        measured.warnings.iter().any(|it| it.starts_with(&text))
+    };
+    assert!(about(closed) && !about(open.0), "{:?}", measured.warnings);
+    // No packet to the open port is lost because of the answers of the closed one.
+    assert_eq!(measured.lost, 0, "{:?}", measured.warnings);
+    open.1.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 2_048];
+    let arrived = std::iter::from_fn(|| open.1.recv(&mut bytes).ok()).count() as u64;
+    assert_eq!(arrived + measured.skipped, 50);
+}
+
+#[test]
+fn extended_reports_have_the_quality_and_measure_the_round_trip() {
+    let on = free_ports(1);
+    let formats = Formats::new(vec![(0, "PCMU".parse().unwrap())]);
+    let sessions = Plan::sessions(on, 1, &formats, Rtcp::Mux).unwrap();
+    let plan = Plan {
+        sessions,
+        extended_reports: true,
+        ..plan(on, "L16/48000")
+    };
+    let mut sent = Measured::default();
+    let received = receive_while(&plan, || {
+        // The reports are up to 7.5 s apart, so there are at least two within 16 s.
+        sent = send::run(&voice(on, Rtcp::Mux, 800), &|| false).unwrap();
+    });
+    let report = &sent.sent[0].receivers[0];
+    assert!(
+        report.rating.is_some_and(|rating| rating > 85),
+        "{report:?}"
+    );
+    assert!(report.mos.is_some_and(|mos| mos > 4.0), "{report:?}");
+    let trip = received.sources[0].round_trip_ms;
+    assert!(
+        trip.is_some_and(|ms| (0.0..1_000.0).contains(&ms)),
+        "{trip:?}"
+    );
+}
+
+#[test]
 fn all_24_bits_of_a_file_arrive_in_the_recording() {
     let folder = Folder::new("wide");
     let on = free_ports(1);

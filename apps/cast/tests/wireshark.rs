@@ -167,7 +167,90 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
         it
     }));
     all.push(("two senders with one SSRC".into(), sent));
+    mixed_captures(random, &mut all);
+    assert!(all.len() >= 30, "{} captures", all.len());
     all
+}
+
+/// Adds captures in which several of these events happen at once.
+fn mixed_captures(random: &mut Random, all: &mut Vec<(String, Vec<Sent>)>) {
+    let mut sent = stream(800, 3_000, random);
+    sent.retain(|it| !(30..42).contains(&(it.3.sequence % 100)));
+    all.push(("bursts of twelve losses".into(), sent));
+    let mut sent = stream(1_000, 2_000, random);
+    sent.retain(|it| it.3.sequence < 110 || it.3.sequence > 1_080 || random.below(25) > 0);
+    for it in &mut sent {
+        it.0 = it.0 * 1_000_150 / 1_000_000;
+        it.3.sequence = it.3.sequence.wrapping_sub(600);
+        it.3.timestamp = it.3.timestamp.wrapping_sub(80_000);
+    }
+    all.push(("losses, drift, and numbers that wrap".into(), sent));
+    // All packets of 0.8 s are held up, and then arrive almost at once.
+    let mut sent = stream(400, 500, random);
+    for (n, it) in sent.iter_mut().enumerate().skip(200).take(40) {
+        it.0 = 4_800_000 + n as u64 * 50;
+    }
+    all.push(("a stall".into(), sent));
+    // From the middle on, a packet has twice as many samples and comes half as often.
+    let mut sent = stream(400, 2_000, random);
+    for (n, it) in sent.iter_mut().enumerate().skip(200) {
+        let more = n as u64 - 200;
+        it.0 += more * 20_000;
+        it.3.timestamp += more as u32 * 160;
+        it.3.payload = vec![0xff; 320];
+    }
+    all.push(("a packet time that changes".into(), sent));
+    let mut sent = stream(600, 4_000, random);
+    for it in sent.clone() {
+        match random.below(12) {
+            0 if (110..680).contains(&it.3.sequence) => {
+                sent.push((it.0 + 30_000, it.1, it.2, it.3))
+            }
+            1 if (110..680).contains(&it.3.sequence) => {
+                sent.retain(|other| other.3.sequence != it.3.sequence);
+            }
+            _ => {}
+        }
+    }
+    all.push(("losses and late duplicates".into(), sent));
+    let mut sent = stream(500, 90_000, random);
+    sent.iter_mut().for_each(|it| it.3.payload_type = 9);
+    sent.retain(|it| it.3.sequence < 110 || it.3.sequence > 580 || random.below(10) > 0);
+    all.push(("G.722 with losses and much reordering".into(), sent));
+    // The sender is silent for up to half a second at a time, and some packets are lost.
+    let (mut sent, mut number, mut silent) = (Vec::new(), 100, 0);
+    for (n, mut it) in stream(900, 2_000, random).into_iter().enumerate() {
+        if silent == 0 && random.below(30) == 0 {
+            silent = random.below(25);
+        }
+        if (10..890).contains(&n) && silent > 0 {
+            silent -= 1;
+            continue;
+        }
+        it.3.sequence = number;
+        number += 1;
+        if !(10..890).contains(&n) || random.below(20) > 0 {
+            sent.push(it);
+        }
+    }
+    all.push(("silence and losses".into(), sent));
+    // A video of which one packet in thirty is lost, together with its voice.
+    let mut sent = stream(400, 6_000, random);
+    for n in 0..1_000_u32 {
+        let (frame, part) = (n / 5, n % 5);
+        let packet = Packet {
+            payload_type: 34,
+            sequence: 65_000_u16.wrapping_add(n as u16),
+            timestamp: 0xffff_0000_u32.wrapping_add(frame * 3_600),
+            ssrc: 5,
+            payload: vec![1; 900],
+        };
+        let at = u64::from(frame) * 40_000 + u64::from(part) * 150 + random.below(90);
+        if !(10..990).contains(&n) || random.below(30) > 0 {
+            sent.push((at, 4_002, part == 4, packet));
+        }
+    }
+    all.push(("a video with losses and its voice".into(), sent));
 }
 
 /// Returns the largest difference in milliseconds. tshark prints three digits. If the clock is not a

@@ -17,6 +17,7 @@ use creel_console::plot::{Chart, Series};
 use creel_console::{Align, Common, Exit, Format, Interrupt, Progress, Table, output};
 use serde::Serialize;
 
+use super::article;
 use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
 use super::{count, parse_duration, period, run_error};
@@ -26,13 +27,18 @@ const PORT: u16 = 20_000;
 /// The duration of a packet of the UDP runs.
 const PACKET_TIME: Duration = Duration::from_millis(10);
 
+/// The time at the beginning of a run that is left out of the figures.
+const RAMP_UP: Duration = Duration::from_millis(500);
+
 const EXAMPLES: &str = "\
 Examples:
   creel-cast evaluate --page evaluation.html --format csv > table.csv
           measure sinks within one process, ten runs each, in about five minutes
   creel-cast evaluate --udp --streams 100,1000,5000 --contexts 1,2 --wait 1ms,20ms --runs 3 --resume runs.csv
           measure senders and receivers over the loopback as well. Give the same command again to
-          resume it after an interrupt";
+          resume it after an interrupt
+  creel-cast evaluate --article --resume runs.csv --page evaluation.html
+          measure what the article about threadshare measures, in about eight hours";
 
 /// Measure every way to pass buffers to sinks, and UDP, for several numbers of streams
 #[derive(Args, Debug)]
@@ -56,13 +62,17 @@ pub struct Evaluate {
     /// Repeat each measurement N times, and report the medians
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = count, help_heading = "What to measure")]
     runs: usize,
+    /// Measure what the article about GStreamer's threadshare measures: three sinks at 1,000 to 5,000
+    /// streams, and UDP at 100 to 500 streams with 5,000 and 10,000 buffers each
+    #[arg(long, conflicts_with_all = ["streams", "contexts", "wait", "period", "buffers", "udp"], help_heading = "What to measure")]
+    article: bool,
     /// Measure UDP over the loopback as well, with one port per stream and with one port for all
     #[arg(long, help_heading = "What to measure")]
     udp: bool,
     /// Measure UDP only
     #[arg(long, requires = "udp", help_heading = "What to measure")]
     only_udp: bool,
-    /// Write parked.svg, latency.svg and cpu.svg to this folder
+    /// Write parked.svg, cpu.svg, and a latency diagram each for mutexes, tasks and UDP to this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// Write the table and the diagrams to FILE, as one HTML page
@@ -76,7 +86,7 @@ pub struct Evaluate {
 
 /// A way to pass buffers to sinks, or both sides of UDP.
 #[derive(Debug, Clone, Copy)]
-enum Subject {
+pub enum Subject {
     Sink(&'static str, SinkMode),
     Udp { shared_port: bool },
 }
@@ -96,11 +106,15 @@ impl Subject {
 
 /// One point of the evaluation. It is measured several times.
 #[derive(Debug, Clone, Copy)]
-struct Point {
-    subject: Subject,
-    streams: usize,
-    contexts: usize,
-    wait: Duration,
+pub struct Point {
+    pub subject: Subject,
+    pub streams: usize,
+    pub contexts: usize,
+    pub wait: Duration,
+    /// The number of buffers of each stream.
+    pub buffers: usize,
+    /// The time at the beginning that is left out of the figures.
+    pub ramp_up: Duration,
 }
 
 /// The medians of one point, which are a row of the report.
@@ -120,6 +134,8 @@ struct Row {
     latency_p99_us: f64,
     lateness_p50_ms: f64,
     lateness_p99_ms: f64,
+    latency_mean_us: f64,
+    buffers: usize,
 }
 
 #[derive(Serialize)]
@@ -128,16 +144,29 @@ struct Rows {
     rows: Vec<Row>,
 }
 
-/// A chart: its file name, the label of its axis, and the value of a row.
-type Measure = (&'static str, &'static str, fn(&Row) -> f64);
+/// A chart: its file name, the label of its axis, the part of the names of its rows, and the value
+/// of a row.
+type Measure = (&'static str, &'static str, &'static str, fn(&Row) -> f64);
 
-const CHARTS: [Measure; 3] = [
-    ("parked", "share of time parked, %", |row| {
+/// The latencies of mutexes are a thousandth of those of tasks, so they have charts of their own.
+const CHARTS: [Measure; 6] = [
+    ("parked", "share of time parked, %", "", |row| {
         100.0 * row.parked_share
     }),
-    ("latency", "latency p50, µs", |row| row.latency_p50_us),
-    ("cpu", "CPU per buffer, ns", |row| row.cpu_ns_per_buffer),
+    ("latency-mutex", LATENCY, "mutex", |row| row.latency_mean_us),
+    ("latency-task", LATENCY, "task", |row| row.latency_mean_us),
+    ("latency-slot", LATENCY, "slot", |row| row.latency_mean_us),
+    ("latency-udp", LATENCY, "UDP", |row| row.latency_mean_us),
+    ("cpu", "CPU per buffer, ns", "", |row| row.cpu_ns_per_buffer),
 ];
+const LATENCY: &str = "latency mean, µs";
+
+/// Returns the charts that have any rows.
+fn charts(rows: &[Row]) -> impl Iterator<Item = Measure> {
+    CHARTS
+        .into_iter()
+        .filter(|(_, _, part, _)| rows.iter().any(|row| row.sink.contains(part)))
+}
 
 impl Evaluate {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
@@ -153,6 +182,9 @@ impl Evaluate {
 
     /// Returns all points, in the order of the report.
     fn points(&self) -> Vec<Point> {
+        if self.article {
+            return article::points();
+        }
         let mut subjects = Vec::new();
         if !self.only_udp {
             subjects.extend(SinkMode::ALL.map(|(name, mode)| Subject::Sink(name, mode)));
@@ -169,6 +201,8 @@ impl Evaluate {
                         streams,
                         contexts,
                         wait,
+                        buffers: self.buffers,
+                        ramp_up: RAMP_UP,
                     };
                     points.extend(self.streams.iter().map(of));
                 }
@@ -188,6 +222,7 @@ impl Evaluate {
         let total = (points.len() * self.runs) as u64;
         let progress = Progress::new(total, "runs", common.quiet);
         self.report_finished(&finished, &points, common, &progress);
+        self.report_time(&finished, &points, common, &progress);
         let mut rows = Vec::new();
         for point in points {
             let names = point.subject.names();
@@ -258,9 +293,9 @@ impl Evaluate {
             contexts: point.contexts,
             wait: point.wait,
             // The receiver leaves its first second out of the figures, so we send that much more.
-            buffers: self.buffers as u64
+            buffers: point.buffers as u64
                 + (Duration::from_secs(1).as_nanos() / PACKET_TIME.as_nanos()) as u64,
-            ramp_up: Duration::from_millis(500),
+            ramp_up: point.ramp_up,
             ..send::Plan::new(on, point.streams)
         };
         let receiver = receive::Receiver::open(&receive)?;
@@ -276,6 +311,35 @@ impl Evaluate {
             }
             Ok((sent, received))
         })
+    }
+
+    /// Reports how long the runs that are left will take.
+    fn report_time(
+        &self,
+        finished: &FinishedRuns,
+        points: &[Point],
+        common: &Common,
+        progress: &Progress,
+    ) {
+        let of_point = |point: &Point| {
+            let names = point.subject.names().into_iter();
+            let done = names.map(|name| finished.of(&self.key(name, point), self.runs).len());
+            let left = self.runs - done.min().unwrap_or(0);
+            let (period, more) = match point.subject {
+                Subject::Sink(..) => (self.period, Duration::ZERO),
+                // The receiver has a second of ramp-up, and waits for its end.
+                Subject::Udp { .. } => (PACKET_TIME, Duration::from_secs(2)),
+            };
+            let buffers = u32::try_from(point.buffers).unwrap_or(u32::MAX);
+            let one = point.ramp_up + more + period.saturating_mul(buffers);
+            one.saturating_mul(u32::try_from(left).unwrap_or(u32::MAX))
+        };
+        let time: Duration = points.iter().map(of_point).sum();
+        if !common.quiet && time >= Duration::from_secs(60) {
+            let minutes = time.as_secs().div_ceil(60);
+            let (hours, minutes) = (minutes / 60, minutes % 60);
+            progress.println(&format!("the runs will take about {hours} h {minutes} min"));
+        }
     }
 
     /// Reports how many runs the file already has.
@@ -304,7 +368,7 @@ impl Evaluate {
     /// Returns the columns that identify a run in the file.
     fn key(&self, sink: &str, point: &Point) -> String {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
-        let (streams, contexts, buffers) = (point.streams, point.contexts, self.buffers);
+        let (streams, contexts, buffers) = (point.streams, point.contexts, point.buffers);
         let period = match point.subject {
             Subject::Sink(..) => ms(self.period),
             Subject::Udp { .. } => ms(PACKET_TIME),
@@ -322,10 +386,10 @@ impl Evaluate {
             wait: point.wait,
             observe: Observe::Off,
             period: self.period,
-            buffers: self.buffers as u64,
+            buffers: point.buffers as u64,
             mode,
             samples: 80,
-            ramp_up: Duration::from_millis(500),
+            ramp_up: point.ramp_up,
         }
     }
 
@@ -333,7 +397,7 @@ impl Evaluate {
         if let Some(folder) = &self.svg {
             fs::create_dir_all(folder)
                 .with_context(|| format!("cannot create the folder {}", folder.display()))?;
-            for measure in CHARTS {
+            for measure in charts(rows) {
                 let path = folder.join(format!("{}.svg", measure.0));
                 write_whole(&path, &chart(rows, measure).svg())?;
             }
@@ -369,6 +433,7 @@ fn values(measured: &Measured, of_contexts: bool) -> Values {
         body.latency_us.p99,
         body.lateness_ms.p50,
         body.lateness_ms.p99,
+        measured.histograms.latency_moments.mean() / 1e3,
     ]
 }
 
@@ -388,11 +453,13 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
         latency_p99,
         lateness_p50,
         lateness_p99,
+        latency_mean,
     ] = medians;
     Row {
         sink: sink.into(),
         streams: point.streams,
         contexts: point.contexts,
+        buffers: point.buffers,
         wait_ms: point.wait.as_secs_f64() * 1e3,
         runs: runs.len(),
         cpu_ns_per_buffer: cpu,
@@ -403,6 +470,7 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
         latency_p99_us: latency_p99,
         lateness_p50_ms: lateness_p50,
         lateness_p99_ms: lateness_p99,
+        latency_mean_us: latency_mean,
     }
 }
 
@@ -413,6 +481,14 @@ fn curve(row: &Row, rows: &[Row]) -> String {
     if rows.iter().any(|other| other.contexts != row.contexts) {
         name += &format!(", {} contexts", row.contexts);
     }
+    let is_like = |other: &&Row| other.sink == row.sink;
+    if rows
+        .iter()
+        .filter(is_like)
+        .any(|other| other.buffers != row.buffers)
+    {
+        name += &format!(", {} buffers", row.buffers);
+    }
     if rows.iter().any(|other| other.wait_ms != row.wait_ms) {
         name += &format!(", {} ms", row.wait_ms);
     }
@@ -420,9 +496,9 @@ fn curve(row: &Row, rows: &[Row]) -> String {
 }
 
 /// Draws a value over the number of streams, with one curve per way to pass buffers.
-fn chart(rows: &[Row], (title, label, value): Measure) -> Chart {
+fn chart(rows: &[Row], (title, label, part, value): Measure) -> Chart {
     let mut series: Vec<Series> = Vec::new();
-    for row in rows {
+    for row in rows.iter().filter(|row| row.sink.contains(part)) {
         let (name, point) = (curve(row, rows), (row.streams as f64, value(row)));
         match series.iter_mut().find(|series| series.name == name) {
             Some(series) => series.points.push(point),
@@ -449,7 +525,7 @@ const HEADER: [&str; 9] = [
     "CPU, ns per buffer",
     "parked, %",
     "interval, ms",
-    "latency p50 / p99, µs",
+    "latency mean / p50 / p99, µs",
     "lateness p50 / p99, ms",
 ];
 
@@ -462,7 +538,10 @@ fn cells(row: &Row) -> [String; 9] {
         format!("{:.0}", row.cpu_ns_per_buffer),
         format!("{:.1}", 100.0 * row.parked_share),
         format!("{:.3} ± {:.3}", row.interval_mean_ms, row.interval_sd_ms),
-        format!("{:.3} / {:.3}", row.latency_p50_us, row.latency_p99_us),
+        format!(
+            "{:.3} / {:.3} / {:.3}",
+            row.latency_mean_us, row.latency_p50_us, row.latency_p99_us
+        ),
         format!("{:.3} / {:.3}", row.lateness_p50_ms, row.lateness_p99_ms),
     ]
 }
@@ -474,7 +553,9 @@ fn text(rows: &[Row]) -> String {
     for row in rows {
         table.row(cells(row));
     }
-    let charts = CHARTS.map(|measure| chart(rows, measure).text(50, 10));
+    let charts: Vec<String> = charts(rows)
+        .map(|measure| chart(rows, measure).text(50, 10))
+        .collect();
     format!("{}\n{}", table.text(), charts.join("\n"))
 }
 
@@ -486,11 +567,13 @@ fn page(rows: &[Row]) -> String {
          text-align:right}td:first-child,th:first-child{text-align:left}svg{max-width:100%}</style>\n\
          <h1>creel-cast evaluate</h1>\n",
     );
-    for measure in CHARTS {
+    let _ = writeln!(page, "<p>{}</p>", article::machine());
+    for measure in charts(rows) {
         // Writing to a string cannot fail, so we ignore the results.
         let _ = writeln!(
             page,
-            "<h2>{}</h2>\n{}",
+            "<h2>{}: {}</h2>\n{}",
+            measure.0,
             measure.1,
             chart(rows, measure).svg()
         );

@@ -14,7 +14,7 @@ use creel_console::{Exit, Failure};
 pub type Values = [f64; COLUMNS.len()];
 
 /// The names of the columns with measurements.
-pub const COLUMNS: [&str; 8] = [
+pub const COLUMNS: [&str; 9] = [
     "cpu_ns_per_buffer",
     "parked_share",
     "interval_mean_ms",
@@ -23,6 +23,7 @@ pub const COLUMNS: [&str; 8] = [
     "latency_p99_us",
     "lateness_p50_ms",
     "lateness_p99_ms",
+    "latency_mean_us",
 ];
 /// The names of the columns with the key of a run.
 const KEY_COLUMNS: &str = "sink,streams,contexts,wait_ms,period_ms,buffers";
@@ -143,7 +144,7 @@ mod tests {
     #[test]
     fn finished_runs_are_reread_and_a_torn_last_line_is_dropped() {
         let file = Scratch::new("kept");
-        let (first, second) = ([1.5; 8], [0.1; 8]);
+        let (first, second) = ([1.5; 9], [0.1; 9]);
         FinishedRuns::open(&file.0)
             .unwrap()
             .add(KEY, first)

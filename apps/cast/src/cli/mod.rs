@@ -1,5 +1,6 @@
 //! The command line. Each command has a file of its own.
 
+mod article;
 mod duration;
 pub mod evaluate;
 mod finished_runs;

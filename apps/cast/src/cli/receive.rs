@@ -59,6 +59,10 @@ pub struct Receive {
     framing: Framing,
     #[command(flatten)]
     media: Media,
+    /// Add the quality of voice streams to the reports (RTCP XR, RFC 3611), and measure the
+    /// round-trip time to senders that answer
+    #[arg(long, help_heading = "Network")]
+    rtcp_xr: bool,
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
@@ -138,6 +142,7 @@ impl Receive {
             time_limit: self.r#for,
             wav: self.wav.clone(),
             capture: self.write_pcap.clone(),
+            extended_reports: self.rtcp_xr,
             options: self.media.options(),
             ..Plan::new(sessions)
         })

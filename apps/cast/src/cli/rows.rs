@@ -73,6 +73,11 @@ struct ReceivedRow {
     codec_changes: u64,
     collision: bool,
     overflowed: u64,
+    round_trip_ms: Option<f64>,
+    reported_lost: Option<u32>,
+    reported_jitter_ms: Option<f64>,
+    reported_r_factor: Option<u8>,
+    reported_mos: Option<f64>,
 }
 
 impl ReceivedRow {
@@ -124,6 +129,11 @@ impl ReceivedRow {
             codec_changes: row.codec_changes,
             collision: row.collision,
             overflowed: row.overflowed,
+            round_trip_ms: row.round_trip_ms,
+            reported_lost: row.reported_lost,
+            reported_jitter_ms: row.reported_jitter_ms,
+            reported_r_factor: row.reported_rating,
+            reported_mos: row.reported_mos,
         }
     }
 }
@@ -142,6 +152,9 @@ struct SentRow {
     receiver_fraction_lost: Option<f64>,
     receiver_jitter_ms: Option<f64>,
     round_trip_ms: Option<f64>,
+    receiver_discarded: Option<f64>,
+    receiver_r_factor: Option<u8>,
+    receiver_mos: Option<f64>,
 }
 
 impl SentRow {
@@ -157,6 +170,9 @@ impl SentRow {
             receiver_fraction_lost: receiver.map(|receiver| receiver.fraction_lost),
             receiver_jitter_ms: receiver.map(|receiver| receiver.jitter_ms),
             round_trip_ms: receiver.and_then(|receiver| receiver.round_trip_ms),
+            receiver_discarded: receiver.and_then(|receiver| receiver.discarded),
+            receiver_r_factor: receiver.and_then(|receiver| receiver.rating),
+            receiver_mos: receiver.and_then(|receiver| receiver.mos),
         };
         match row.receivers.is_empty() {
             true => vec![one(None)],
@@ -252,6 +268,7 @@ fn sent_table(rows: &[SentRow]) -> String {
         ("lost there", Align::Right),
         ("jitter, ms", Align::Right),
         ("round trip, ms", Align::Right),
+        ("MOS there", Align::Right),
     ]);
     for row in rows {
         let number = |value: Option<f64>| value.map_or("–".into(), |value| format!("{value:.3}"));
@@ -265,6 +282,8 @@ fn sent_table(rows: &[SentRow]) -> String {
                 .map_or("–".into(), |lost| lost.to_string()),
             number(row.receiver_jitter_ms),
             number(row.round_trip_ms),
+            row.receiver_mos
+                .map_or("–".into(), |mos| format!("{mos:.1}")),
         ]);
     }
     table.text()

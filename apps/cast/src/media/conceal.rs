@@ -84,10 +84,12 @@ impl Conceal {
         self.filled = self.filled.max(self.fade);
     }
 
-    /// Returns a whole number of pitch periods of 7.5 to 15 ms.
-    pub(super) fn long_period(&self) -> usize {
+    /// Returns the length of a whole number of pitch periods. It is at least `least` samples and at
+    /// least 7.5 ms.
+    pub(super) fn long_period(&self, least: usize) -> usize {
         let period = self.find_period();
-        period * (self.lags.1 / period).max(1)
+        let most = self.lags.1;
+        period * (most / period).max(least.div_ceil(period)).max(1)
     }
 
     fn next(&mut self) -> i16 {

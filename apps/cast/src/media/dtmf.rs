@@ -14,6 +14,8 @@ const RECENT: usize = 16;
 const LATE_TICKS: u32 = 1 << 16;
 /// The duration of a segment that is continued by another one.
 const SEGMENT_TICKS: u32 = 0xffff;
+/// The number of segments in a row of which all packets may be lost, plus one.
+const LOST_SEGMENTS_MAX: u32 = 4;
 /// The level of the keys that we send, in dBm0 below zero.
 const VOLUME: u8 = 10;
 
@@ -70,7 +72,7 @@ impl DtmfReceiver {
             let is_within = at.wrapping_sub(it.begin) < it.segment.wrapping_sub(it.begin);
             let is_next = !it.has_ended
                 && !begins
-                && (at == it.segment.wrapping_add(SEGMENT_TICKS)
+                && (is_whole_segments(at.wrapping_sub(it.segment))
                     || at == it.segment.wrapping_add(it.duration) && it.duration > 0);
             is_same || is_within || is_next
         });
@@ -113,6 +115,12 @@ impl DtmfReceiver {
         let keys = self.events.iter().map(|it| KEYS[usize::from(it.event)]);
         keys.map(char::from).collect()
     }
+}
+
+/// Returns whether a time is that of one or a few whole segments. Those in the middle may be lost.
+fn is_whole_segments(ticks: u32) -> bool {
+    let segments = ticks / SEGMENT_TICKS;
+    ticks.is_multiple_of(SEGMENT_TICKS) && (1..=LOST_SEGMENTS_MAX).contains(&segments)
 }
 
 /// Returns the event number of a key.
@@ -203,6 +211,10 @@ mod tests {
         let late = packets.remove(before);
         assert_eq!(keys(&packets), "5");
         packets.insert(before + 20, late);
+        assert_eq!(keys(&packets), "5");
+        // All packets of the second segment are lost.
+        let middle = 0xfff0_0000_u32.wrapping_add(0xffff);
+        packets.retain(|it| it.0 != middle);
         assert_eq!(keys(&packets), "5");
         // Segments may be shorter.
         let short = [(0, true, '5', 8_000, false), (8_000, false, '5', 800, true)];

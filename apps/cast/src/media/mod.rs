@@ -6,5 +6,6 @@ pub(crate) mod dtmf;
 pub(crate) mod format;
 pub(crate) mod playout;
 pub(crate) mod recording;
+mod stretch;
 pub(crate) mod tone;
 pub(crate) mod wav;

@@ -6,16 +6,19 @@
 //! audible. The same mechanism corrects the drift of the sender's clock against ours.
 //!
 //! After a stall, the packets that were held up arrive at once, and the lag is far too large. We
-//! then play faster by removing pitch periods, which keeps the pitch, and discard what exceeds 300
-//! ms. The lag is back within a second. If late packets recur, we wait longer before we do so.
+//! then play faster by removing pitch periods, which keeps the pitch, and discard what exceeds 200
+//! ms. The lag is back within a second, whatever the length of the stall is and however often stalls
+//! recur. If packets recur that are late by a few frames, we wait a little longer before we do so,
+//! because the lag may still be necessary.
 //!
-//! The module `conceal` replaces missing samples.
+//! The module `conceal` replaces missing samples, and `stretch` makes frames longer or shorter.
 //!
 //! Invariant: each call of [`Playout::play`] fills the whole frame, whatever has arrived.
 //!
 //! Left out: more than one channel.
 
 use super::conceal::Conceal;
+use super::stretch;
 use std::collections::VecDeque;
 
 /// The maximum number of packets that wait to be played.
@@ -28,13 +31,18 @@ const STRETCH: usize = 80;
 /// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;
 
-/// The number of frames for which packets must have too much time to spare before we hurry. It
-/// doubles with each stall of the last seconds, up to three times.
-const HURRY_FRAMES: u32 = 12;
-/// A stall is forgotten after this number of frames.
-const FORGET_FRAMES: u32 = 250;
-/// The number of frames that we remove by playing faster. We discard the rest at once.
-const HURRY_MAX: i64 = 15;
+/// We hurry if all packets had too much time to spare in two consecutive windows of this length, in
+/// milliseconds. After recurring late packets, the windows are longer.
+const HURRY_WINDOW_MS: u32 = 100;
+const RECURRING_WINDOW_MS: u32 = 150;
+/// A late packet is forgotten after this time in milliseconds.
+const FORGET_MS: u32 = 5_000;
+/// A packet that is later than this in milliseconds was held up by a stall. No lag that we accept
+/// would have helped it.
+const JITTER_MAX_MS: u32 = 100;
+/// The part of the lag that we remove by playing faster, in milliseconds. We discard the rest at
+/// once.
+const HURRY_MAX_MS: u32 = 200;
 
 /// The samples of a packet, and the position of the first one.
 #[derive(Debug)]
@@ -61,6 +69,8 @@ pub(crate) struct PlayoutStats {
 #[derive(Debug)]
 pub(crate) struct Playout {
     frame: usize,
+    /// The number of samples per millisecond.
+    ms: u32,
     packets: VecDeque<BufferedPacket>,
     spare: Vec<Vec<i16>>,
     /// The position of the sample to play next, or `None` before the first packet.
@@ -74,12 +84,13 @@ pub(crate) struct Playout {
     pending_change: i64,
     /// The number of samples by which the lag must shrink quickly.
     hurry: i64,
-    /// The smallest time to spare in the current half of the window, and in the half before.
+    /// The smallest time to spare in the current window, and in the window before.
     margins: [i64; 2],
-    since_half: u32,
-    /// The number of recent stalls, and the number of frames since the last one.
-    stalls: u32,
-    since_stall: u32,
+    since_window: u32,
+    /// The number of recent times at which packets were late, and the number of frames since we
+    /// last forgot one.
+    recurring: u32,
+    since_late: u32,
     /// Whether the sender is silent on purpose, so that we must not conceal.
     is_silent: bool,
     conceal: Conceal,
@@ -92,6 +103,7 @@ impl Playout {
     pub(crate) fn new(rate: u32, frame: usize) -> Self {
         Playout {
             frame,
+            ms: (rate / 1_000).max(1),
             packets: VecDeque::new(),
             spare: Vec::new(),
             next: None,
@@ -101,9 +113,9 @@ impl Playout {
             pending_change: 0,
             hurry: 0,
             margins: [i64::MAX; 2],
-            since_half: 0,
-            stalls: 0,
-            since_stall: 0,
+            since_window: 0,
+            recurring: 0,
+            since_late: 0,
             is_silent: false,
             conceal: Conceal::new(rate),
             stats: PlayoutStats::default(),
@@ -146,6 +158,9 @@ impl Playout {
             before => {
                 self.stats.restarts += u64::from(before.is_some());
                 self.packets.clear();
+                self.hurry = 0;
+                self.margins = [i64::MAX; 2];
+                self.since_window = 0;
                 at = i64::from(timestamp);
                 // We begin with a lag of one frame.
                 at - self.frame as i64
@@ -159,9 +174,9 @@ impl Playout {
         if early < 0 {
             self.stats.late += 1;
             self.hurry = 0;
-            if self.pending_change <= 0 {
-                self.stalls += 1;
-                self.since_stall = 0;
+            if self.pending_change <= 0 && -early <= i64::from(JITTER_MAX_MS * self.ms) {
+                self.recurring += 1;
+                self.since_late = 0;
             }
             // The lag grows at once, by whole concealed frames, so that the next packet is in time.
             let frame = self.frame as i64;
@@ -172,11 +187,23 @@ impl Playout {
             .packets
             .get(index)
             .is_some_and(|packet| packet.at == at);
-        if is_there || at + samples.len() as i64 <= next || self.packets.len() >= PACKETS_MAX {
+        if is_there || at + samples.len() as i64 <= next {
             self.spare.push(samples);
             return;
         }
         self.packets.insert(index, BufferedPacket { at, samples });
+        if self.packets.len() > PACKETS_MAX {
+            // The newest packets are worth more than the oldest, which we would discard anyway.
+            self.drop_front();
+            let first = self.packets.front().map_or(next, |packet| packet.at);
+            self.next = Some(next.max(first));
+            self.conceal.bridge();
+        }
+    }
+
+    /// Returns the number of frames in a time, at least one.
+    fn frames(&self, ms: u32) -> u32 {
+        (ms * self.ms / self.frame.max(1) as u32).max(1)
     }
 
     /// Plays the next frame. Returns false if the frame is silent because no packet has arrived
@@ -215,7 +242,7 @@ impl Playout {
         samples.resize(wanted, 0);
         let is_audible = self.assemble(next, &mut samples);
         self.next = Some(next + wanted as i64);
-        resample(&samples, frame);
+        stretch::resample(&samples, frame);
         self.spare.push(samples);
         is_audible
     }
@@ -238,17 +265,20 @@ impl Playout {
 
     /// Begins to hurry if all packets of the last frames had far too much time to spare.
     fn adapt_quickly(&mut self) {
-        self.since_stall += 1;
-        if self.since_stall >= FORGET_FRAMES {
-            self.since_stall = 0;
-            self.stalls = self.stalls.saturating_sub(1);
+        self.since_late += 1;
+        if self.since_late >= self.frames(FORGET_MS) {
+            self.since_late = 0;
+            self.recurring = self.recurring.saturating_sub(1);
         }
-        self.since_half += 1;
-        let half = (HURRY_FRAMES / 2) << self.stalls.saturating_sub(1).min(3);
-        if self.since_half < half {
+        self.since_window += 1;
+        let window = match self.recurring {
+            0 | 1 => HURRY_WINDOW_MS,
+            _ => RECURRING_WINDOW_MS,
+        };
+        if self.since_window < self.frames(window) {
             return;
         }
-        self.since_half = 0;
+        self.since_window = 0;
         let [now, before] = self.margins;
         let (least, frame) = (now.min(before), self.frame as i64);
         self.margins = [i64::MAX, now];
@@ -264,23 +294,18 @@ impl Playout {
     /// pitch stays the same.
     fn play_faster(&mut self, next: i64, frame: &mut [i16]) -> bool {
         let mut next = next;
-        let most = HURRY_MAX * self.frame as i64;
+        let most = i64::from(HURRY_MAX_MS * self.ms);
         if self.hurry > most {
             next += self.hurry - most;
             self.hurry = most;
             self.conceal.bridge();
         }
-        let lag = self.conceal.long_period();
+        let lag = self.conceal.long_period(self.frame / 2);
         let mut samples = self.spare_buffer();
         samples.resize(frame.len() + lag, 0);
         let is_audible = self.assemble(next, &mut samples);
         self.next = Some(next + samples.len() as i64);
-        let overlap = (frame.len() / 2).max(1);
-        for (n, sample) in frame.iter_mut().enumerate() {
-            let (from, into) = (i32::from(samples[n]), i32::from(samples[n + lag]));
-            let (share, all) = (n.min(overlap) as i32, overlap as i32);
-            *sample = ((from * (all - share) + into * share) / all) as i16;
-        }
+        stretch::remove(&samples, lag, frame);
         self.spare.push(samples);
         self.stats.stretched += 1;
         self.hurry -= lag as i64;
@@ -288,7 +313,7 @@ impl Playout {
             self.hurry = 0;
             // The times to spare of the packets before belong to the old lag.
             self.margins = [i64::MAX; 2];
-            self.since_half = 0;
+            self.since_window = 0;
             self.min_margin = i64::MAX;
             self.since_adapt = 0;
         }
@@ -343,21 +368,6 @@ impl Playout {
         {
             self.spare.push(packet.samples);
         }
-    }
-}
-
-/// Resamples `from` to the length of `into` by linear interpolation.
-fn resample(from: &[i16], into: &mut [i16]) {
-    let last = from.len() - 1;
-    let step = last as f32 / (into.len() - 1).max(1) as f32;
-    for (n, sample) in into.iter_mut().enumerate() {
-        let at = n as f32 * step;
-        let index = (at as usize).min(last);
-        let (a, b) = (
-            f32::from(from[index]),
-            f32::from(from[(index + 1).min(last)]),
-        );
-        *sample = (a + (b - a) * (at - index as f32)).round() as i16;
     }
 }
 
@@ -451,32 +461,44 @@ mod tests {
         assert!(delays[2] < delays[1], "{delays:?}");
     }
 
-    /// Plays 300 frames, of which the packets of `stall` frames from frame 100 on arrive at once,
-    /// and then returns the delay after each frame.
-    fn delays_with_stall(stall: u32) -> Vec<i64> {
-        let mut playout = Playout::new(8_000, FRAME);
-        let (mut frame, mut sent, mut delays) = ([0; FRAME], 0, Vec::new());
-        for n in 0..300 {
-            if !(100..100 + stall).contains(&n) {
-                while sent <= n {
-                    packet(&mut playout, sent);
-                    sent += 1;
-                }
+    /// Plays a tone for 12 seconds, in which the packets of `stall` frames arrive at once every
+    /// `apart` seconds. Returns the largest delay in milliseconds that remains a second after a
+    /// stall.
+    fn delay_after_stalls(frame: usize, hertz: f64, stall: u32, apart: u32) -> i64 {
+        let mut playout = Playout::new(8_000, frame);
+        let mut tone = Tone::new(Shape::Sine, hertz, 8_000);
+        let (mut samples, mut sent, mut worst) = (vec![0; frame], 0, 0);
+        let second = 8_000 / frame as u32;
+        for n in 0..12 * second {
+            let since = n % (apart * second);
+            let is_stalled = n > second && since < stall;
+            while !is_stalled && sent <= n {
+                let mut packet = playout.spare_buffer();
+                packet.resize(frame, 0);
+                tone.fill(&mut packet);
+                playout.insert(sent * frame as u32, packet);
+                sent += 1;
             }
-            playout.play(&mut frame);
-            delays.push(playout.delay());
+            playout.play(&mut samples);
+            if since >= stall + second {
+                worst = worst.max(playout.delay());
+            }
         }
-        delays
+        worst / 8
     }
 
     #[test]
-    fn the_delay_is_back_within_a_second_of_a_stall() {
-        for stall in [5, 10, 20, 30, 40] {
-            let delays = delays_with_stall(stall);
-            let after = (100 + stall + 50) as usize;
-            // 60 ms are three frames.
-            let most = delays[after..].iter().max().unwrap();
-            assert!(*most <= 3 * FRAME as i64, "{stall} frames: {most} samples");
+    fn the_delay_is_back_within_a_second_of_any_stall() {
+        for frame in [80, 160, 240] {
+            // The pitch periods of these tones leave more or less to remove at once.
+            for hertz in [70.0, 131.0, 200.0] {
+                for stall_ms in [60, 100, 200, 400, 700, 900, 1_200, 1_900] {
+                    let stall = (stall_ms * 8 / frame) as u32;
+                    let delay = delay_after_stalls(frame, hertz, stall, 3);
+                    let what = format!("{frame} samples, {hertz} Hz, {stall_ms} ms");
+                    assert!(delay <= 60, "{what}: the delay is still {delay} ms");
+                }
+            }
         }
     }
 

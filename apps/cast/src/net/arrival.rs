@@ -8,6 +8,7 @@
 
 use creel::net::{Datagram, UdpSocket};
 use creel::time::Clock;
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long we use a measured distance, in nanoseconds.
@@ -20,14 +21,19 @@ const ATTEMPTS: usize = 4;
 /// The reading of both clocks takes less time than this, unless the thread is interrupted.
 const UNINTERRUPTED: u64 = 5_000;
 
-/// Converts times of arrival.
-#[derive(Debug)]
-pub(crate) struct ArrivalClock {
-    clock: Clock,
+/// The distance of the two clocks.
+#[derive(Debug, Clone, Copy)]
+struct Distance {
     /// The system's clock minus the monotonic clock, in nanoseconds.
-    distance: i64,
-    /// The monotonic time at which we measured it, or `None` before the first time.
-    measured: Option<u64>,
+    nanos: i64,
+    /// The monotonic time until which we use it. It is zero before the first measurement.
+    until: u64,
+}
+
+thread_local! {
+    /// The last measurement. It is thread-local, because the sockets of a context share it. With
+    /// thousands of sockets, a measurement by each of them would cost more than the conversions.
+    static DISTANCE: Cell<Distance> = const { Cell::new(Distance { nanos: 0, until: 0 }) };
 }
 
 /// Requests the times of arrival and the drop counts of a socket. A system without them makes the
@@ -36,76 +42,77 @@ pub(crate) fn request(socket: &UdpSocket) {
     let _ = socket.set_arrival_info(true);
 }
 
-impl Default for ArrivalClock {
-    fn default() -> Self {
-        ArrivalClock {
-            clock: Clock::monotonic(),
-            distance: 0,
-            measured: None,
-        }
+/// Returns the current time of the monotonic clock in nanoseconds.
+#[inline]
+pub(crate) fn now() -> u64 {
+    Clock::monotonic().nanos()
+}
+
+/// Returns when a datagram arrived, in nanoseconds of the monotonic clock. `now` is the current
+/// time of that clock.
+#[inline]
+pub(crate) fn arrival(datagram: &Datagram<'_>, now: u64) -> u64 {
+    match datagram.arrived {
+        Some(at) => convert(at, now),
+        None => now,
     }
 }
 
-impl ArrivalClock {
-    /// Returns the current time of the monotonic clock in nanoseconds.
-    #[inline]
-    pub(crate) fn now(&self) -> u64 {
-        self.clock.nanos()
+#[inline]
+fn convert(at: SystemTime, now: u64) -> u64 {
+    let at = nanos(at);
+    let mut distance = DISTANCE.get();
+    if now > distance.until {
+        distance = measure(now);
     }
+    let arrival = at.wrapping_sub(distance.nanos) as u64;
+    match now.wrapping_sub(arrival) <= WAIT_MAX {
+        true => arrival,
+        false => convert_implausible(at, now),
+    }
+}
 
-    /// Returns when a datagram arrived, in nanoseconds of the monotonic clock. `now` is the current
-    /// time of that clock.
-    #[inline]
-    pub(crate) fn arrival(&mut self, datagram: &Datagram<'_>, now: u64) -> u64 {
-        match datagram.arrived {
-            Some(at) => self.convert(at, now),
-            None => now,
-        }
+/// Converts a time that seems to be in the future or long ago. The system's clock was set, or the
+/// distance is a little wrong.
+#[cold]
+fn convert_implausible(at: i64, now: u64) -> u64 {
+    // The next datagrams must not all measure the distance again, so we accept what we get.
+    let arrival = at.wrapping_sub(measure(now).nanos) as u64;
+    match now.wrapping_sub(arrival) <= WAIT_MAX {
+        true => arrival,
+        false => now,
     }
+}
 
-    #[inline]
-    fn convert(&mut self, at: SystemTime, now: u64) -> u64 {
-        let at = nanos(at);
-        if self.measured.is_none_or(|before| now - before > REFRESH) {
-            self.measure(now);
+#[cold]
+fn measure(now: u64) -> Distance {
+    let clock = Clock::monotonic();
+    let (mut best, mut nanos) = (u64::MAX, 0);
+    for _ in 0..ATTEMPTS {
+        let before = clock.nanos();
+        let system = self::nanos(SystemTime::now());
+        let took = clock.nanos() - before;
+        if took < best {
+            best = took;
+            nanos = system.wrapping_sub((before + took / 2) as i64);
         }
-        let arrival = at.wrapping_sub(self.distance) as u64;
-        if now.wrapping_sub(arrival) <= WAIT_MAX {
-            return arrival;
-        }
-        // The system's clock was set, or the distance is a little wrong. We measure again. If the
-        // time is still implausible, we use `now`.
-        self.measure(now);
-        let arrival = at.wrapping_sub(self.distance) as u64;
-        match now.wrapping_sub(arrival) <= WAIT_MAX {
-            true => arrival,
-            false => now,
+        if took < UNINTERRUPTED {
+            break;
         }
     }
-
-    #[cold]
-    fn measure(&mut self, now: u64) {
-        let mut best = u64::MAX;
-        for _ in 0..ATTEMPTS {
-            let before = self.clock.nanos();
-            let system = nanos(SystemTime::now());
-            let took = self.clock.nanos() - before;
-            if took < best {
-                best = took;
-                self.distance = system.wrapping_sub((before + took / 2) as i64);
-            }
-            if took < UNINTERRUPTED {
-                break;
-            }
-        }
-        self.measured = Some(now);
-    }
+    let until = now + REFRESH;
+    let distance = Distance { nanos, until };
+    DISTANCE.set(distance);
+    distance
 }
 
 /// Returns a time as nanoseconds since 1970.
 fn nanos(time: SystemTime) -> i64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_nanos() as i64
+    // The product fits until the year 2262. `as_nanos` would multiply 128-bit numbers.
+    (since.as_secs() as i64)
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(since.subsec_nanos().into())
 }
 
 /// Returns the time of arrival of a datagram since 1970, for captures and reports.
@@ -122,13 +129,12 @@ mod tests {
 
     #[test]
     fn a_time_of_arrival_is_converted_to_the_monotonic_clock() {
-        let mut clock = ArrivalClock::default();
-        let before = clock.now();
+        let before = now();
         let at = SystemTime::now();
-        let after = clock.now();
+        let after = now();
         // We read the datagrams 20 ms after they have arrived.
-        let read = clock.now() + 20_000_000;
-        let arrival = clock.convert(at, read);
+        let read = now() + 20_000_000;
+        let arrival = convert(at, read);
         // The two clocks are compared one after the other, so we allow for a small error.
         let allowed = before - 1_000_000..=after + 1_000_000;
         assert!(
@@ -136,16 +142,15 @@ mod tests {
             "{arrival} is not in {allowed:?}"
         );
         // Two datagrams keep their distance, however late we read them.
-        let later = clock.convert(at + Duration::from_micros(250), read);
+        let later = convert(at + Duration::from_micros(250), read);
         assert_eq!(later - arrival, 250_000);
     }
 
     #[test]
     fn implausible_times_count_as_now() {
-        let mut clock = ArrivalClock::default();
-        let now = clock.now();
+        let now = now();
         for at in [UNIX_EPOCH, SystemTime::now() + Duration::from_secs(3_600)] {
-            assert_eq!(clock.convert(at, now), now);
+            assert_eq!(convert(at, now), now);
         }
     }
 }

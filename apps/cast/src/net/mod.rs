@@ -15,3 +15,5 @@ pub(crate) mod session;
 pub(crate) mod tcp;
 mod tunnel;
 pub(crate) mod udp;
+pub(crate) mod unreachable;
+pub(crate) mod xr;

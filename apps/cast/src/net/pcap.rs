@@ -268,7 +268,10 @@ fn datagram(
     };
     let begin = match link {
         DataLink::ETHERNET => Some((Link::Ethernet, bytes)),
-        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Some((Link::Ip, bytes)),
+        // Some systems write raw IP under their own numbers, 12 and 14.
+        DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 | DataLink::Unknown(12 | 14) => {
+            Some((Link::Ip, bytes))
+        }
         DataLink::PPP | DataLink::PPP_HDLC => Some((Link::Ppp, bytes)),
         DataLink::PPP_ETHER => bytes.get(6..).map(|rest| (Link::Ppp, rest)),
         DataLink::LINUX_SLL => cooked(14, 16),

@@ -3,13 +3,13 @@
 //! and its extension headers.
 //!
 //! Source: RFC 2516 (PPPoE), RFC 3032 and RFC 4448 (MPLS and Ethernet over MPLS), RFC 2784 and RFC
-//! 2890 (GRE), RFC 7348 (VXLAN), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
+//! 2890 (GRE), RFC 7348 (VXLAN), RFC 1042 (SNAP), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
 
 use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket};
 use std::net::IpAddr;
 
-/// The maximum number of tunnels around a datagram.
-const DEPTH_MAX: usize = 8;
+/// The maximum number of headers around a datagram, which is about twice the number of tunnels.
+const DEPTH_MAX: usize = 16;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
@@ -20,6 +20,9 @@ const BRIDGED_ETHERNET: u16 = 0x6558;
 const GRE: u8 = 47;
 /// The UDP ports of tunnels.
 const VXLAN: u16 = 4_789;
+/// Linux used this port before VXLAN had one of its own.
+const VXLAN_LINUX: u16 = 8_472;
+const VXLAN_GPE: u16 = 4_790;
 const GENEVE: u16 = 6_081;
 const GTP_U: u16 = 2_152;
 
@@ -73,10 +76,7 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
             let Some((kind, rest)) = ethernet(bytes) else {
                 return other;
             };
-            match kind {
-                IPV4 | IPV6 => LaxSlicedPacket::from_ethernet(bytes).ok(),
-                kind => return Step::Into(Link::Type(kind), rest),
-            }
+            return Step::Into(Link::Type(kind), rest);
         }
         Link::Ip => LaxSlicedPacket::from_ip(bytes).ok(),
         Link::Ppp => {
@@ -108,12 +108,38 @@ fn ethernet(frame: &[u8]) -> Option<(u16, &[u8])> {
         let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
         match kind {
             0x8100 | 0x88a8 | 0x9100 => at += 4,
+            // A length, and behind it the header of SNAP.
+            0..0x600 => {
+                let (snap, rest) = frame[at + 2..].split_first_chunk::<8>()?;
+                let is_snap = snap[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0];
+                return is_snap.then_some((u16::from_be_bytes([snap[6], snap[7]]), rest));
+            }
             kind => return Some((kind, &frame[at + 2..])),
         }
     }
 }
 
-/// Skips the labels. The packet does not state what is behind them.
+/// Returns whether we look behind this EtherType.
+fn is_known(kind: u16) -> bool {
+    matches!(kind, IPV4 | IPV6 | PPPOE | MPLS | MPLS_MULTICAST)
+}
+
+/// Returns whether the bytes begin with an IP header whose length fits.
+fn is_ip(bytes: &[u8]) -> bool {
+    let half = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .map(|it| usize::from(it[0]) << 8 | usize::from(it[1]))
+    };
+    match bytes.first().map(|first| first >> 4) {
+        Some(4) => half(2).is_some_and(|len| len >= 20 && len <= bytes.len()),
+        Some(6) => half(4).is_some_and(|len| len + 40 <= bytes.len()),
+        _ => false,
+    }
+}
+
+/// Skips the labels. The packet does not state what is behind them, so we try what fits: IP, an
+/// Ethernet frame, and one behind a control word.
 fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
     loop {
         let (label, rest) = bytes.split_first_chunk::<4>()?;
@@ -122,11 +148,17 @@ fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
             break;
         }
     }
-    Some(match bytes.first()? >> 4 {
-        4 | 6 => Step::Into(Link::Ip, bytes),
-        // A control word precedes an Ethernet frame.
-        0 => Step::Into(Link::Ethernet, bytes.get(4..)?),
-        _ => Step::Into(Link::Ethernet, bytes),
+    if is_ip(bytes) {
+        return Some(Step::Into(Link::Ip, bytes));
+    }
+    let control = bytes.get(4..).filter(|_| bytes[0] >> 4 == 0);
+    let mut frames = [control, Some(bytes)].into_iter().flatten();
+    let frame = frames.find(|frame| ethernet(frame).is_some_and(|(kind, _)| is_known(kind)));
+    Some(match frame {
+        Some(frame) => Step::Into(Link::Ethernet, frame),
+        // The end of a packet may not have been captured, so its length does not fit.
+        None if matches!(bytes.first()? >> 4, 4 | 6) => Step::Into(Link::Ip, bytes),
+        None => Step::Found(Inner::Other),
     })
 }
 
@@ -167,7 +199,20 @@ fn tunnel_over_udp(datagram: &[u8]) -> Option<Step<'_>> {
     let port = u16::from_be_bytes(datagram.get(2..4)?.try_into().ok()?);
     let body = datagram.get(8..)?;
     match (port, body) {
-        (VXLAN, [0x08, 0, 0, 0, _, _, _, 0, rest @ ..]) => Some(Step::Into(Link::Ethernet, rest)),
+        (VXLAN_GPE, [flags, _, _, kind, _, _, _, _, rest @ ..]) if flags & 0x0c == 0x0c => {
+            match kind {
+                1 | 2 => Some(Step::Into(Link::Ip, rest)),
+                3 => Some(Step::Into(Link::Ethernet, rest)),
+                5 => Some(Step::Into(Link::Type(MPLS), rest)),
+                _ => None,
+            }
+        }
+        // The other flags and the bytes after them belong to extensions, such as group policies.
+        (VXLAN | VXLAN_LINUX | VXLAN_GPE, [flags, _, _, _, _, _, _, 0, rest @ ..])
+            if flags & 0x08 != 0 && ethernet(rest).is_some_and(|(kind, _)| is_known(kind)) =>
+        {
+            Some(Step::Into(Link::Ethernet, rest))
+        }
         (GENEVE, [head, _, high, low, _, _, _, 0, rest @ ..]) if head >> 6 == 0 => {
             let options = usize::from(head & 0x3f) * 4;
             let kind = u16::from_be_bytes([*high, *low]);

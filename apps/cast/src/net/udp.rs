@@ -8,8 +8,11 @@ use super::arrival;
 use super::options::{Options, send_buffer};
 use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
+use super::unreachable::{self, ClosedPort, Unreachable};
+use super::xr::{self, Block, Delay, VoipMetrics};
 use creel::Pool;
 use creel::net::{Received, UdpSocket};
+use creel::time::sleep;
 use creel_media::SendQueue;
 use std::collections::BTreeMap;
 use std::io;
@@ -80,35 +83,69 @@ pub(crate) struct LatestReport {
     pub(crate) block: ReportBlock,
     pub(crate) reports: u64,
     pub(crate) round_trip: Option<Duration>,
+    /// The quality, if it sends extended reports.
+    pub(crate) voip: Option<VoipMetrics>,
 }
 
 /// The latest reports, by stream and receiver.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reports(Arc<Mutex<BTreeMap<(u32, SocketAddr), LatestReport>>>);
+pub(crate) struct Reports {
+    latest: Arc<Mutex<BTreeMap<(u32, SocketAddr), LatestReport>>>,
+    /// The last reference time of each receiver, by its SSRC, and the time of its arrival. Both are
+    /// in NTP format.
+    references: Arc<Mutex<BTreeMap<u32, (u64, u64)>>>,
+}
 
 impl Reports {
     /// Records the blocks of a report that arrived at `now`, in NTP format.
     fn record(&self, datagram: &[u8], from: SocketAddr, now: u64) {
         rtcp::read(datagram, |item| {
             let Item::Block(block) = item else { return };
-            let mut all = lock(&self.0);
-            let reports = all
-                .get(&(block.ssrc, from))
-                .map_or(0, |before| before.reports);
+            let mut all = lock(&self.latest);
+            let before = all.get(&(block.ssrc, from)).copied();
+            let reports = before.map_or(0, |before| before.reports);
             if reports > 0 || all.len() < REPORTERS_MAX {
                 let reported = LatestReport {
                     block,
                     reports: reports + 1,
                     round_trip: block.round_trip(now),
+                    voip: before.and_then(|before| before.voip),
                 };
                 all.insert((block.ssrc, from), reported);
             }
         });
+        xr::read(datagram, |block| match block {
+            // A report block about the same stream precedes this one.
+            Block::Voip(voip) => {
+                if let Some(latest) = lock(&self.latest).get_mut(&(voip.ssrc, from)) {
+                    latest.voip = Some(voip);
+                }
+            }
+            Block::ReferenceTime(receiver, time) => {
+                let mut references = lock(&self.references);
+                if references.len() < REPORTERS_MAX || references.contains_key(&receiver) {
+                    references.insert(receiver, (time, now));
+                }
+            }
+            Block::Delay(..) => {}
+        });
+    }
+
+    /// Returns the delays since the last reference times arrived, of at most as many receivers as
+    /// one report has room for. `now` is in NTP format.
+    pub(crate) fn delays(&self, now: u64) -> Vec<Delay> {
+        let references = lock(&self.references);
+        let delay = |(&receiver, &(time, arrived)): (&u32, &(u64, u64))| Delay {
+            receiver,
+            last_report: rtcp::compact_ntp(time),
+            since: rtcp::compact_ntp(now.saturating_sub(arrived)),
+        };
+        references.iter().map(delay).take(xr::DELAYS_MAX).collect()
     }
 
     /// Returns the latest reports about a stream.
     pub(crate) fn of(&self, ssrc: u32) -> Vec<(SocketAddr, LatestReport)> {
-        let all = lock(&self.0);
+        let all = lock(&self.latest);
         all.iter()
             .filter(|((of, _), _)| *of == ssrc)
             .map(|((_, from), reported)| (*from, *reported))
@@ -120,6 +157,8 @@ impl Reports {
 #[derive(Debug)]
 struct FamilySockets {
     queue: Arc<SendQueue>,
+    /// The socket of the queue.
+    socket: Arc<UdpSocket>,
     /// The socket that sends and receives reports. It is the same socket, or one on the next port.
     rtcp: Arc<UdpSocket>,
 }
@@ -133,6 +172,8 @@ pub(crate) struct Outbox {
     /// ordering suffices.
     no_socket: AtomicU64,
     reports: Reports,
+    /// The clients whose ports are closed.
+    pub(crate) unreachable: Unreachable,
     /// The size of the send buffer that the system granted, in bytes.
     pub(crate) buffer: usize,
 }
@@ -153,8 +194,13 @@ impl Outbox {
         let open = |is_ipv4: bool| -> io::Result<(FamilySockets, usize)> {
             let (socket, rtcp) = open_sockets(options, is_ipv4, rtcp == Rtcp::Own)?;
             let got = send_buffer(socket.as_std(), bytes)?;
-            let queue = Arc::new(SendQueue::new(socket, OUTBOX_MAX));
-            Ok((FamilySockets { queue, rtcp }, got))
+            let queue = Arc::new(SendQueue::new(Arc::clone(&socket), OUTBOX_MAX));
+            let sockets = FamilySockets {
+                queue,
+                socket,
+                rtcp,
+            };
+            Ok((sockets, got))
         };
         let (first, buffer) = open(true)?;
         let second = open(false).ok().map(|(sockets, _)| sockets);
@@ -162,6 +208,7 @@ impl Outbox {
             families: [Some(first), second],
             no_socket: AtomicU64::new(0),
             reports,
+            unreachable: Unreachable::default(),
             buffer,
         }))
     }
@@ -172,14 +219,32 @@ impl Outbox {
         for sockets in self.families.iter().flatten() {
             let queue = Arc::clone(&sockets.queue);
             context.spawn(async move { queue.run().await }).detach();
+            let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&sockets.socket));
+            if unreachable::request(&socket) {
+                let watch = async move {
+                    // The task ends together with its context.
+                    while let Some(outbox) = outbox.upgrade() {
+                        outbox.unreachable.read(&socket);
+                        drop(outbox);
+                        sleep(unreachable::INTERVAL).await;
+                    }
+                };
+                context.spawn(watch).detach();
+            }
             if receive_rtcp {
                 let (outbox, socket) = (Arc::downgrade(self), Arc::clone(&sockets.rtcp));
                 arrival::request(&socket);
                 let receive = async move {
                     let mut received = Received::new(REPORTS_AT_ONCE, 2_048);
-                    while socket.recv_batch(&mut received).await.is_ok()
-                        && let Some(outbox) = outbox.upgrade()
-                    {
+                    loop {
+                        match socket.recv_batch(&mut received).await {
+                            Ok(_) => {}
+                            Err(error) if unreachable::is_about_a_client(&error) => continue,
+                            Err(_) => break,
+                        }
+                        let Some(outbox) = outbox.upgrade() else {
+                            break;
+                        };
                         for datagram in received.iter() {
                             let at = rtcp::ntp(arrival::since_1970(datagram.arrived));
                             outbox.reports.record(datagram.bytes, datagram.from, at);
@@ -222,6 +287,14 @@ impl Outbox {
             + self.no_socket.load(Ordering::Relaxed)
     }
 
+    /// Reads the last errors about closed ports, and returns all of them.
+    pub(crate) fn closed_ports(&self) -> Vec<ClosedPort> {
+        for sockets in self.families.iter().flatten() {
+            self.unreachable.read(&sockets.socket);
+        }
+        self.unreachable.closed_ports()
+    }
+
     /// Returns why the system refused the first of them.
     pub(crate) fn first_error(&self) -> Option<String> {
         let mut families = self.families.iter().flatten();
@@ -239,6 +312,11 @@ impl Outbox {
                 let _ = sockets.rtcp.as_std().send_to(datagram, client);
             }
         }
+    }
+
+    /// Returns the delays for extended reports. See [`Reports::delays`].
+    pub(crate) fn delays(&self, now: u64) -> Vec<Delay> {
+        self.reports.delays(now)
     }
 
     /// Closes the outbox. Streams must not write any more, and the sending tasks end when the

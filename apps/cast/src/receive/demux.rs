@@ -1,25 +1,33 @@
 //! Demultiplexes the packets of one socket by source, and counts everything that is not a valid
 //! packet of a known source.
 
+mod rtcp_of_sources;
+
+pub(super) use rtcp_of_sources::PendingRtcp;
+use rtcp_of_sources::SsrcHasher;
+
 use super::recorder::{Folder, Recorder};
-use super::rtp_source::{Packet, RtpSource};
+use super::rtp_source::{Packet, RtpSource, Times};
 use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
-use crate::net::rtcp::{self, Item, SenderInfo};
+use crate::net::rtcp;
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, RtpSession, Senders};
+use crate::net::xr::{self, VoipMetrics};
 use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::hash::BuildHasherDefault;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
 
 /// The maximum number of sources per socket. Packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
 /// The limits during probation: the bytes of all packets that we hold, and the packets per source.
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
+/// The address of a packet whose address we did not query.
+const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// The configuration that all sockets of a run share.
 #[derive(Debug)]
@@ -32,35 +40,10 @@ pub(super) struct Config {
     /// The receiver's own SSRC and CNAME in reports.
     pub(super) ssrc: u32,
     pub(super) cname: String,
+    /// Whether our reports have the quality of voice streams (RFC 3611).
+    pub(super) extended: bool,
     /// Sender info and BYE that arrived on another port than their source, or before it, by SSRC.
     pub(super) pending_rtcp: Mutex<HashMap<u32, PendingRtcp>>,
-}
-
-/// RTCP of a source that no demultiplexer has attributed yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct PendingRtcp {
-    /// The last sender report, and the time of its arrival.
-    sender: Option<(SenderInfo, u64)>,
-    has_left: bool,
-}
-
-/// A hash function for SSRCs, which are random already.
-#[derive(Debug, Default)]
-pub(super) struct SsrcHasher(u64);
-
-impl Hasher for SsrcHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
 }
 
 /// A packet that is held until its source has passed probation.
@@ -70,7 +53,7 @@ struct ProbationPacket {
     payload: Vec<u8>,
     missing: usize,
     from: SocketAddr,
-    arrival: u64,
+    times: Times,
 }
 
 impl ProbationPacket {
@@ -80,36 +63,49 @@ impl ProbationPacket {
             payload: &self.payload,
             missing: self.missing,
             from: self.from,
-            arrival: self.arrival,
+            times: self.times,
         }
     }
 }
 
 /// The sources of one socket.
+///
+/// With thousands of sockets, none is in the cache when its packet arrives. The fields that every
+/// packet uses therefore come first.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Demux {
     config: Arc<Config>,
-    session: RtpSession,
-    number: usize,
-    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     sources: Vec<RtpSource>,
     /// The index of the source of the last packet. The next packet probably belongs to this source
     /// or to the one after it, so we check these two first.
     last: usize,
+    packets: u64,
+    /// Packets that arrived while their source was on probation.
+    probation_packets: u64,
+    /// The number of datagrams that the socket has dropped, modulo 2³².
+    dropped: u32,
+    /// Whether we accept packets of all senders.
+    accepts_all: bool,
+    /// Whether there is one source only, and none on probation.
+    is_alone: bool,
+    /// Whether the address of the current packet is that of the only source because we did not query
+    /// it.
+    is_guessed: bool,
+    /// Whether we send reports, and when the next one is due.
+    sends_reports: bool,
+    next_report: u64,
+    session: RtpSession,
+    number: usize,
+    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
     /// Further sources with the SSRC of another one, by their addresses.
     collisions: HashMap<(u32, SocketAddr), usize>,
     probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,
     /// The number of payload bytes in `probation`.
     probation_bytes: usize,
     unrecognized: Unrecognized,
-    packets: u64,
-    /// Packets that arrived while their source was on probation.
-    probation_packets: u64,
     /// The next sequence number and timestamp of bare samples.
     raw: (u16, u32),
-    next_report: u64,
-    /// The number of datagrams that the socket has dropped, modulo 2³².
-    dropped: u32,
     shared: bool,
 }
 
@@ -124,6 +120,10 @@ impl Demux {
     ) -> Self {
         Demux {
             config,
+            accepts_all: session.sources == Senders::Any,
+            is_alone: false,
+            is_guessed: false,
+            sends_reports: session.rtcp != Rtcp::Off,
             session,
             number,
             by_ssrc: HashMap::default(),
@@ -154,16 +154,16 @@ impl Demux {
 
     /// Processes a datagram.
     #[inline]
-    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
-        if !self.session.sources.accepts(from.ip()) {
+    pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
+        if !self.accepts_all && !self.session.sources.accepts(from.ip()) {
             self.unrecognized.unknown += 1;
             return;
         }
         if self.config.raw {
-            return self.receive_raw(datagram, from, arrival);
+            return self.receive_raw(datagram, from, times);
         }
         if rtp::is_rtcp(datagram) {
-            return self.receive_rtcp(datagram, arrival);
+            return self.receive_rtcp(datagram, times.arrived);
         }
         let Ok((header, payload)) = rtp::parse(datagram) else {
             self.unrecognized.malformed += 1;
@@ -174,7 +174,7 @@ impl Demux {
             payload,
             missing: 0,
             from,
-            arrival,
+            times,
         };
         self.receive_packet(&packet);
     }
@@ -187,7 +187,7 @@ impl Demux {
         datagram: &[u8],
         missing: usize,
         from: SocketAddr,
-        arrival: u64,
+        times: Times,
     ) {
         self.unrecognized.truncated += 1;
         if rtp::is_rtcp(datagram) {
@@ -203,7 +203,7 @@ impl Demux {
             payload,
             missing,
             from,
-            arrival,
+            times,
         });
     }
 
@@ -211,11 +211,17 @@ impl Demux {
     /// only and its last packets were in sequence.
     #[inline]
     pub(super) fn expected_from(&self) -> Option<SocketAddr> {
-        let is_alone = self.sources.len() == 1 && self.probation.is_empty();
-        let source = self.sources.first().filter(|source| {
-            is_alone && source.is_in_sequence() && self.session.sources == Senders::Any
-        });
-        source.map(RtpSource::from)
+        let source = self.sources.first();
+        source
+            .filter(|source| self.is_alone && source.is_in_sequence())
+            .map(RtpSource::from)
+    }
+
+    /// States whether the addresses of the next packets are those of
+    /// [`expected_from`](Self::expected_from).
+    #[inline]
+    pub(super) fn set_guessed(&mut self, is_guessed: bool) {
+        self.is_guessed = is_guessed;
     }
 
     /// Records the number of datagrams that the socket has dropped so far.
@@ -275,12 +281,27 @@ impl Demux {
     /// another address.
     #[cold]
     fn receive_on_probation(&mut self, packet: &Packet<'_>, known: Option<usize>) {
+        self.hold(packet, known);
+        self.is_alone = self.accepts_all && self.sources.len() == 1 && self.probation.is_empty();
+    }
+
+    fn hold(&mut self, packet: &Packet<'_>, known: Option<usize>) {
         if self.sources.len() >= SOURCES_MAX {
             self.unrecognized.unknown += 1;
             return;
         }
         self.probation_packets += 1;
-        let key = (packet.header.ssrc, packet.from);
+        // The packet is not one of the expected source, so we do not know its address. The next
+        // packet of the same SSRC has one.
+        let from = match self.is_guessed {
+            true => UNKNOWN_ADDRESS,
+            false => packet.from,
+        };
+        let key = (packet.header.ssrc, from);
+        if let Some(mut early) = self.probation.remove(&(key.0, UNKNOWN_ADDRESS)) {
+            early.iter_mut().for_each(|early| early.from = from);
+            self.probation.entry(key).or_default().append(&mut early);
+        }
         if self.probation_bytes > PROBATION_BYTES_MAX || self.probation.len() >= SOURCES_MAX {
             let all = self.probation.drain().map(|(_, early)| early.len() as u64);
             self.unrecognized.unvalidated += all.sum::<u64>();
@@ -301,10 +322,13 @@ impl Demux {
             header: packet.header,
             payload: packet.payload.to_vec(),
             missing: packet.missing,
-            from: packet.from,
-            arrival: packet.arrival,
+            from,
+            times: packet.times,
         });
-        if is_valid && let Some(early) = self.probation.remove(&key) {
+        if is_valid
+            && from != UNKNOWN_ADDRESS
+            && let Some(early) = self.probation.remove(&key)
+        {
             let bytes: usize = early.iter().map(|early| early.payload.len()).sum();
             self.probation_bytes -= bytes;
             match known {
@@ -326,10 +350,10 @@ impl Demux {
     /// Returns whether packets from another address continue a source that has fallen silent.
     fn has_moved(&self, at: usize, early: &[ProbationPacket]) -> bool {
         let source = &self.sources[at];
-        let Some(first) = early.iter().min_by_key(|early| early.arrival) else {
+        let Some(first) = early.iter().min_by_key(|early| early.times.arrived) else {
             return false;
         };
-        source.last_arrival() < first.arrival && source.is_continued_by(first.header)
+        source.last_arrival() < first.times.arrived && source.is_continued_by(first.header)
     }
 
     fn move_source(&mut self, at: usize, early: &[ProbationPacket]) {
@@ -384,42 +408,7 @@ impl Demux {
         Some(Recorder::new(folder, name))
     }
 
-    fn receive_rtcp(&mut self, datagram: &[u8], arrival: u64) {
-        self.unrecognized.rtcp += 1;
-        let (sources, by_ssrc, config) = (&mut self.sources, &self.by_ssrc, &self.config);
-        let is_rtcp = rtcp::read(datagram, |item| {
-            let ssrc = match item {
-                Item::Sender(ssrc, _) | Item::Bye(ssrc) => ssrc,
-                // This block is about a stream that we send.
-                Item::Block(_) => return,
-            };
-            match (by_ssrc.get(&ssrc).map(|&at| &mut sources[at]), item) {
-                (Some(source), Item::Sender(_, info)) => source.set_sender_info(info, arrival),
-                (Some(source), _) => source.mark_left(),
-                (None, item) => {
-                    let mut pending_rtcp = config
-                        .pending_rtcp
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
-                    if pending_rtcp.len() >= SOURCES_MAX && !pending_rtcp.contains_key(&ssrc) {
-                        return;
-                    }
-                    let pending = pending_rtcp.entry(ssrc).or_default();
-                    match item {
-                        // A BYE does not discard the last sender report.
-                        Item::Sender(_, info) => pending.sender = Some((info, arrival)),
-                        _ => pending.has_left = true,
-                    }
-                }
-            }
-        });
-        if !is_rtcp {
-            self.unrecognized.rtcp -= 1;
-            self.unrecognized.malformed += 1;
-        }
-    }
-
-    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, arrival: u64) {
+    fn receive_raw(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
         let (payload_type, format) = self.session.preferred();
         let (sequence, timestamp) = self.raw;
         let frames = datagram.len() / 2 / usize::from(format.channels);
@@ -444,16 +433,22 @@ impl Demux {
             payload: &swapped,
             missing: 0,
             from,
-            arrival,
+            times,
         });
     }
 
     /// Returns the reports that are due, and their addresses. The result is empty until the next
     /// report is due.
+    #[inline]
     pub(super) fn reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
-        if self.session.rtcp == Rtcp::Off || now < self.next_report || self.sources.is_empty() {
-            return Vec::new();
+        match self.sends_reports && now >= self.next_report && !self.sources.is_empty() {
+            true => self.due_reports(now),
+            false => Vec::new(),
         }
+    }
+
+    #[cold]
+    fn due_reports(&mut self, now: u64) -> Vec<(SocketAddr, Vec<u8>)> {
         // The first report is early, so that short streams get one. The others are spread as
         // section 6.3.1 requires.
         let interval = rtcp::INTERVAL.as_nanos() as u64;
@@ -461,40 +456,37 @@ impl Demux {
         self.next_report = now + spread;
         self.apply_pending_rtcp();
         let own_port = self.session.rtcp == Rtcp::Own;
-        let mut by_address: HashMap<SocketAddr, Vec<rtcp::ReportBlock>> = HashMap::new();
+        let mut by_address: HashMap<SocketAddr, Vec<_>> = HashMap::new();
         for source in &mut self.sources {
             let mut to = source.from();
             if own_port {
                 to.set_port(to.port().saturating_add(1));
             }
-            by_address.entry(to).or_default().push(source.block(now));
+            let voip = source.voip_metrics(self.config.late_after);
+            let blocks = by_address.entry(to).or_default();
+            blocks.push((source.block(now), voip));
         }
-        let (ssrc, cname) = (self.config.ssrc, &self.config.cname);
+        let Config {
+            ssrc,
+            cname,
+            extended,
+            ..
+        } = &*self.config;
+        // Extended reports are longer, and a datagram should not exceed the size of a frame.
+        let most = if *extended { 15 } else { 31 };
         let reports = by_address.into_iter().flat_map(|(to, blocks)| {
-            let of_address: Vec<_> = blocks
-                .chunks(31)
-                .map(|chunk| (to, rtcp::receiver_report(ssrc, chunk, cname)))
-                .collect();
-            of_address
+            let report = |chunk: &[(rtcp::ReportBlock, Option<VoipMetrics>)]| {
+                let (blocks, voip): (Vec<_>, Vec<_>) = chunk.iter().copied().unzip();
+                let mut report = rtcp::receiver_report(*ssrc, &blocks, cname);
+                if *extended {
+                    let voip: Vec<VoipMetrics> = voip.into_iter().flatten().collect();
+                    report.extend(xr::of_receiver(*ssrc, rtcp::ntp_now(), &voip));
+                }
+                (to, report)
+            };
+            blocks.chunks(most).map(report).collect::<Vec<_>>()
         });
         reports.collect()
-    }
-
-    /// Applies the RTCP of our sources that arrived on other ports.
-    fn apply_pending_rtcp(&mut self) {
-        let pending_rtcp = &self.config.pending_rtcp;
-        let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
-        for source in &mut self.sources {
-            let Some(pending) = pending_rtcp.get(&source.ssrc()) else {
-                continue;
-            };
-            if let Some((info, arrival)) = pending.sender {
-                source.set_sender_info(info, arrival);
-            }
-            if pending.has_left {
-                source.mark_left();
-            }
-        }
     }
 
     /// Returns a row per source, and the counts of everything else.

@@ -23,10 +23,10 @@ use crate::net::session::{Rtcp, RtpSession};
 use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
-use creel::time::Clock;
 use creel_media::control::{Changes, Control, Ended, Running, Trigger};
 use demux::{Config, Demux};
 use recorder::Files;
+use rtp_source::Times;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -75,6 +75,8 @@ pub struct Plan {
     pub wav: Option<PathBuf>,
     /// The capture to which we write everything that arrives.
     pub capture: Option<PathBuf>,
+    /// Whether reports have the quality of voice streams as well (RFC 3611).
+    pub extended_reports: bool,
     /// The options of the sockets.
     pub options: Options,
 }
@@ -97,6 +99,7 @@ impl Plan {
             time_limit: None,
             wav: None,
             capture: None,
+            extended_reports: false,
             options: Options::default(),
         }
     }
@@ -132,6 +135,7 @@ impl Plan {
             raw: self.raw,
             ssrc: identity.ssrc,
             cname: identity.cname,
+            extended: self.extended_reports,
             pending_rtcp: Default::default(),
         }
     }
@@ -319,8 +323,8 @@ impl<'a> Receiver<'a> {
     }
 }
 
-/// Reading a capture takes less time than this.
-const READING_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The time at which a capture begins. It is not zero, because zero means that there is no time.
+const CAPTURE_BEGIN: u64 = 1_000_000_000;
 
 /// Analyses a capture as if its packets arrived now. It reads all streams, whatever their ports
 /// are. This function blocks.
@@ -344,11 +348,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let mut measured = Measured::default();
     // Removes what earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
-    // A source records that a packet reached it now or when it arrived, whichever is later. We move
-    // the times of the capture to the future, so that it is always when the packet arrived.
-    let base = Clock::monotonic().nanos() + READING_TIME_MAX.as_nanos() as u64;
     let summary = pcap::read(capture, |packet| {
-        let at = base.saturating_add(packet.at);
+        let at = Times::at(CAPTURE_BEGIN.saturating_add(packet.at));
         let index = *by_port.entry(packet.to).or_insert_with(|| {
             let of_port = plan
                 .sessions

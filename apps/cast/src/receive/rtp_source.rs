@@ -1,8 +1,12 @@
 //! The state of one RTP source: RFC 3550's statistics, arrival times, and the recording.
 
+mod discontinuities;
+mod quality;
+
+pub(super) use quality::Reported;
+
 use super::recorder::Recorder;
 use crate::measure::context::with_histograms;
-use crate::measure::quality::rating;
 use crate::measure::reception::{Lateness, MISORDER, SequenceTracker, SequenceUpdate};
 use crate::measure::spacing::Spacing;
 use crate::measure::stats::{Stations, StreamStats};
@@ -11,29 +15,34 @@ use crate::media::format::{Encoding, Format, Formats};
 use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
 use crate::results::SourceReport;
-use creel::time::Clock;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The maximum number of payload types that we list per source.
 const PAYLOAD_TYPES_MAX: usize = 16;
-/// A larger difference between the timestamps and the arrival times, in nanoseconds, means that the
-/// source has a new clock, not that it paused.
-const TIMESTAMP_JUMP: i64 = 10_000_000_000;
-
-/// A timestamp that is ahead of the time of arrival by more than this, in nanoseconds, has jumped,
-/// unless lost packets explain it. The network delays packets by less.
-const JUMP_TOLERANCE: i64 = 250_000_000;
-/// The clock of video formats, and how far a frame may be ahead of the next one, in nanoseconds.
-const VIDEO_CLOCK: u32 = 90_000;
-const REORDERED_VIDEO: i64 = 1_000_000_000;
-
 /// Converts ticks of a clock to nanoseconds.
 #[inline]
 fn nanos(ticks: i64, clock: u32) -> i64 {
-    // We convert the seconds and the rest separately, so that the products fit into 64 bits.
-    let clock = i64::from(clock.max(1));
-    ticks / clock * 1_000_000_000 + ticks % clock * 1_000_000_000 / clock
+    // A float is exact to a nanosecond for a hundred days, and is faster than two divisions of
+    // integers.
+    (ticks as f64 * (1e9 / f64::from(clock.max(1)))) as i64
+}
+
+/// When a packet arrived and when we read it, in nanoseconds of the monotonic clock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Times {
+    pub(super) arrived: u64,
+    pub(super) read: u64,
+}
+
+impl Times {
+    /// Returns the times of a packet that was read when it arrived.
+    pub(super) fn at(arrived: u64) -> Self {
+        Times {
+            arrived,
+            read: arrived,
+        }
+    }
 }
 
 /// A packet as it arrived.
@@ -44,8 +53,7 @@ pub(super) struct Packet<'a> {
     /// The number of payload bytes that were not captured.
     pub(super) missing: usize,
     pub(super) from: SocketAddr,
-    /// The time of arrival, in nanoseconds of the clock.
-    pub(super) arrival: u64,
+    pub(super) times: Times,
 }
 
 /// Where a packet belongs whose sequence number precedes a jump of the timestamps.
@@ -61,49 +69,55 @@ struct EarlierSegment {
 /// The state of one source.
 ///
 /// With thousands of sources, none is in the cache when its packet arrives. The fields that every
-/// packet uses therefore come first. They are contiguous, and there is no pointer to follow.
+/// packet uses therefore come first. They are contiguous, and there is no pointer to follow. The
+/// fields end with the first half of `sequence`.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct RtpSource {
     ssrc: u32,
+    /// The number of clock ticks per packet, or zero before the second packet.
+    step: u32,
     /// The payload type of the last packet, and its format.
     current_type: Option<(u8, Option<Format>)>,
+    /// Whether the last packet followed the one before it.
+    is_in_sequence: bool,
+    recorder: Option<Box<Recorder>>,
+    earlier: Option<Box<EarlierSegment>>,
     from: SocketAddr,
-    sequence: SequenceTracker,
-    spacing: Spacing,
-    lateness: Lateness,
-    stats: StreamStats,
     bytes: u64,
     late: u64,
     last_arrival: u64,
     /// The extended timestamp of the newest packet, and the timestamp at the last restart.
     timestamp: i64,
     base: i64,
-    /// The number of clock ticks per packet, or zero before the second packet.
-    step: u32,
-    recorder: Option<Recorder>,
+    spacing: Spacing,
+    lateness: Lateness,
+    stats: StreamStats,
+    sequence: SequenceTracker,
     /// The payload type and the format of the audio packets.
     format: Option<(u8, Format)>,
     payload_types: Vec<u8>,
     first_arrival: u64,
     /// The number of frames before the last restart.
     offset: i64,
-    earlier: Option<EarlierSegment>,
     keys: DtmfReceiver,
     /// The last packet whose sequence number was far from all others. It starts a new sequence if
     /// the next packet follows it.
-    stray: Option<(Header, Vec<u8>, usize, u64)>,
+    stray: Option<(Header, Vec<u8>, usize, Times)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
+    /// What other hosts report about the source.
+    reported: Reported,
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.
     unrecorded: u64,
+    /// The number of the next packet if the last one was late by more than [`PAUSE`], and the number
+    /// of such packets in a row.
+    paused: (u64, u64),
     timestamp_jumps: u64,
     clock_changes: u64,
     codec_changes: u64,
     collision: bool,
-    /// Whether the last packet followed the one before it.
-    is_in_sequence: bool,
 }
 
 impl RtpSource {
@@ -122,20 +136,22 @@ impl RtpSource {
             payload_types: Vec::new(),
             bytes: 0,
             late: 0,
-            first_arrival: first.arrival,
-            last_arrival: first.arrival,
+            first_arrival: first.times.arrived,
+            last_arrival: first.times.arrived,
             timestamp,
             base: timestamp,
             step: 0,
             offset: 0,
             earlier: None,
             keys: DtmfReceiver::default(),
-            recorder,
+            recorder: recorder.map(Box::new),
             stray: None,
             sender: None,
             has_left: false,
+            reported: Reported::default(),
             loss_interval: LossInterval::default(),
             unrecorded: 0,
+            paused: (0, 0),
             timestamp_jumps: 0,
             clock_changes: 0,
             codec_changes: 0,
@@ -179,7 +195,10 @@ impl RtpSource {
     pub(super) fn receive(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         let ahead = packet.header.sequence.wrapping_sub(self.sequence.newest());
         self.is_in_sequence = ahead == 1;
-        let update = self.sequence.update(packet.header.sequence);
+        let update = match ahead == 1 || !self.is_restart(packet, ahead, formats) {
+            true => self.sequence.update(packet.header.sequence),
+            false => self.sequence.update_far(packet.header.sequence),
+        };
         match update {
             SequenceUpdate::Stray => return self.keep_stray(packet),
             SequenceUpdate::Restart => {
@@ -194,14 +213,14 @@ impl RtpSource {
     #[cold]
     fn keep_stray(&mut self, packet: &Packet<'_>) {
         let payload = packet.payload.to_vec();
-        self.stray = Some((packet.header, payload, packet.missing, packet.arrival));
+        self.stray = Some((packet.header, payload, packet.missing, packet.times));
     }
 
     /// Restarts the source with the stray packet that this packet follows.
     #[cold]
     fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         self.keys.restart();
-        let Some((header, payload, missing, arrival)) = self.stray.take() else {
+        let Some((header, payload, missing, times)) = self.stray.take() else {
             return self.restart(packet);
         };
         let first = Packet {
@@ -209,7 +228,7 @@ impl RtpSource {
             payload: &payload,
             missing,
             from: packet.from,
-            arrival,
+            times,
         };
         self.restart(&first);
         self.accept(&first, SequenceUpdate::Newest, 0, formats, late_after);
@@ -227,7 +246,7 @@ impl RtpSource {
     ) {
         let header = packet.header;
         self.bytes += (packet.payload.len() + packet.missing) as u64;
-        self.last_arrival = packet.arrival;
+        self.last_arrival = packet.times.arrived;
         let of_type = match self.current_type {
             Some((number, of_type)) if number == header.payload_type => of_type,
             _ => self.set_payload_type(packet, formats),
@@ -235,7 +254,7 @@ impl RtpSource {
         // We do not measure a delta before the first packet of a silence or of a talkspurt.
         let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
         let is_first = header.marker || is_noise;
-        self.spacing.arrived(packet.arrival, is_first);
+        self.spacing.arrived(packet.times.arrived, is_first);
         let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
         let extended = self.timestamp + i64::from(distance);
         let Some(format) = of_type else {
@@ -256,11 +275,15 @@ impl RtpSource {
             self.record_times(packet, 0);
             return self.record(packet, extended, format, update);
         }
-        if is_newest && self.is_jump(distance, ahead, packet.arrival, format) {
+        if is_newest && self.is_jump(distance, ahead, packet.times.arrived, format) {
             self.timestamp_jumps += 1;
             self.restart(packet);
-            self.spacing
-                .sound(header.timestamp, packet.arrival, format.clock, is_first);
+            self.spacing.sound(
+                header.timestamp,
+                packet.times.arrived,
+                format.clock,
+                is_first,
+            );
             self.record_times(packet, 0);
             return self.record(packet, i64::from(header.timestamp), format, update);
         }
@@ -275,54 +298,29 @@ impl RtpSource {
             }
             self.timestamp = extended;
         }
-        self.spacing
-            .sound(header.timestamp, packet.arrival, format.clock, is_first);
-        let late = self
-            .lateness
-            .update(nanos(extended - self.base, format.clock), packet.arrival)
-            .as_nanos() as u64;
-        self.late += u64::from(late > late_after);
+        self.spacing.sound(
+            header.timestamp,
+            packet.times.arrived,
+            format.clock,
+            is_first,
+        );
+        let late = self.lateness.update(
+            nanos(extended - self.base, format.clock),
+            packet.times.arrived,
+        );
+        if late > late_after {
+            self.count_late(packet, late);
+        }
         self.record_times(packet, late);
         self.record(packet, extended, format, update);
-    }
-
-    /// Returns whether the timestamp of the newest packet has a new origin.
-    ///
-    /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
-    /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
-    /// pause of the sender during which its timestamps stood still.
-    #[inline]
-    fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
-        let expected = i64::from(self.step) * i64::from(ahead);
-        let ticks = i64::from(distance);
-        let is_usual = ticks >= 0 && ticks <= expected;
-        let before = self.stats.last();
-        let passed = arrival as i64 - before as i64;
-        if before == 0 || is_usual && passed < TIMESTAMP_JUMP {
-            return false;
-        }
-        self.is_unusual_jump(ticks, expected, passed, format)
-    }
-
-    #[cold]
-    fn is_unusual_jump(&self, ticks: i64, expected: i64, passed: i64, format: Format) -> bool {
-        let media = nanos(ticks, format.clock);
-        if ticks < 0 {
-            // Frames of a video are not sent in the order in which they are shown.
-            return format.clock != VIDEO_CLOCK || media < -REORDERED_VIDEO;
-        }
-        if (media - passed).abs() > TIMESTAMP_JUMP {
-            return true;
-        }
-        ticks > 2 * expected && media - passed > JUMP_TOLERANCE
     }
 
     #[inline]
     fn record_times(&mut self, packet: &Packet<'_>, late: u64) {
         let at = Stations {
-            due: packet.arrival.saturating_sub(late),
-            made: packet.arrival,
-            arrived: Clock::monotonic().nanos().max(packet.arrival),
+            due: packet.times.arrived.saturating_sub(late),
+            made: packet.times.arrived,
+            arrived: packet.times.read,
         };
         with_histograms(|histograms| self.stats.note_received(histograms, at));
     }
@@ -366,14 +364,14 @@ impl RtpSource {
     /// Restarts the source. From now on the positions in the recording follow the time of arrival.
     #[cold]
     fn restart(&mut self, packet: &Packet<'_>) {
-        self.earlier = Some(EarlierSegment {
+        self.earlier = Some(Box::new(EarlierSegment {
             until: packet.header.sequence,
             timestamp: self.timestamp,
             base: self.base,
             offset: self.offset,
-        });
+        }));
         let rate = self.format.map_or(8_000, |(_, format)| format.rate());
-        let since = packet.arrival.saturating_sub(self.first_arrival);
+        let since = packet.times.arrived.saturating_sub(self.first_arrival);
         let frame = (u128::from(since) * u128::from(rate) / 1_000_000_000) as i64;
         let end = self.recorder.as_ref().map_or(0, |it| it.end_at(rate));
         self.offset = frame.max(end);
@@ -388,9 +386,11 @@ impl RtpSource {
     fn is_before_a_jump(&self, packet: &Packet<'_>) -> bool {
         let number = packet.header.sequence;
         self.earlier
+            .as_ref()
             .is_some_and(|earlier| (number.wrapping_sub(earlier.until) as i16) < 0)
     }
 
+    #[inline]
     fn record(
         &mut self,
         packet: &Packet<'_>,
@@ -398,7 +398,20 @@ impl RtpSource {
         format: Format,
         update: SequenceUpdate,
     ) {
-        let earlier = self.earlier.filter(|_| self.is_before_a_jump(packet));
+        if self.recorder.is_some() {
+            self.record_sound(packet, extended, format, update);
+        }
+    }
+
+    fn record_sound(
+        &mut self,
+        packet: &Packet<'_>,
+        extended: i64,
+        format: Format,
+        update: SequenceUpdate,
+    ) {
+        let is_early = self.is_before_a_jump(packet);
+        let earlier = self.earlier.as_deref().filter(|_| is_early);
         let Some(recorder) = &mut self.recorder else {
             return;
         };
@@ -475,14 +488,9 @@ impl RtpSource {
         let expected = self.sequence.expected();
         let bursts = self.sequence.bursts();
         let clock = self.format.map(|(_, format)| format.clock);
-        let packet_nanos = clock
-            .filter(|_| self.step > 0)
-            .map(|clock| nanos(self.step.into(), clock));
-        let discarded = (self.sequence.lost() + self.late) as f64 / expected.max(1) as f64;
-        let delay = Duration::from_nanos(buffer + packet_nanos.unwrap_or(0) as u64);
-        let quality = self
-            .format
-            .and_then(|(number, _)| rating(number, discarded.min(1.0), bursts.run_packets, delay));
+        let packet_nanos = self.packet_nanos();
+        let quality = self.rating(buffer);
+        let reported = self.reported;
         let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
         let report = SourceReport {
             stream: 0,
@@ -521,6 +529,14 @@ impl RtpSource {
             sender_packets: self.sender.map(|(info, _)| info.packets),
             sender_bytes: self.sender.map(|(info, _)| info.octets),
             left: self.has_left,
+            round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
+            reported_lost: reported.block.map(|block| block.lost),
+            reported_jitter_ms: reported
+                .block
+                .zip(clock)
+                .map(|(block, clock)| f64::from(block.jitter) * 1e3 / f64::from(clock.max(1))),
+            reported_rating: reported.voip.and_then(|voip| voip.rating),
+            reported_mos: reported.voip.and_then(|voip| voip.mos()),
             unrecorded: self.unrecorded,
         };
         (report, self.stats)

@@ -10,6 +10,7 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
+use super::rtp_source::Times;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::{JoinSet, yield_now};
 use creel::time::Clock;
@@ -157,7 +158,7 @@ impl Connection {
             return false;
         };
         let now = Clock::monotonic().nanos();
-        let mut each = |packet: &[u8]| demux.receive(packet, self.from, now);
+        let mut each = |packet: &[u8]| demux.receive(packet, self.from, Times::at(now));
         if self.partial.is_empty() {
             self.partial.extend_from_slice(split(read, &mut each));
         } else {

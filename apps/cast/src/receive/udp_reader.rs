@@ -2,7 +2,8 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
-use crate::net::arrival::{self, ArrivalClock};
+use super::rtp_source::Times;
+use crate::net::arrival;
 use crate::net::pcap::CaptureWriter;
 use creel::net::{Received, UdpSocket};
 use creel_media::control::{Flow, Work};
@@ -28,22 +29,22 @@ thread_local! {
         RefCell::new(Received::new(1, DATAGRAM_BYTES).without_addresses());
 }
 
-/// A UDP port.
+/// A UDP port. The fields that every packet uses are contiguous with those of the demultiplexer.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct UdpReader {
+    /// The socket from which reports leave, if it is not the socket that receives packets.
+    rtcp_socket: Option<std::net::UdpSocket>,
     socket: UdpSocket,
-    demux: Demux,
-    /// Whether several streams share this port.
-    shared: bool,
+    capture: Option<Box<(CaptureWriter, SocketAddr)>>,
     counters: ReceiveCounters,
     /// The part of the demultiplexer's counts that is in `counters`.
     published: Published,
-    /// The socket from which reports leave, if it is not the socket that receives packets.
-    rtcp_socket: Option<std::net::UdpSocket>,
-    capture: Option<(CaptureWriter, SocketAddr)>,
-    arrivals: ArrivalClock,
     /// Packets since the source address was last checked.
     since_address_check: u32,
+    /// Whether several streams share this port.
+    shared: bool,
+    demux: Demux,
 }
 
 impl UdpReader {
@@ -62,14 +63,13 @@ impl UdpReader {
             published: Published::default(),
             rtcp_socket: None,
             capture: None,
-            arrivals: ArrivalClock::default(),
             since_address_check: 0,
         }
     }
 
     /// Writes everything that arrives to the capture as well.
     pub(super) fn capture_to(&mut self, capture: Option<&CaptureWriter>, address: SocketAddr) {
-        self.capture = capture.map(|capture| (capture.clone(), address));
+        self.capture = capture.map(|capture| Box::new((capture.clone(), address)));
     }
 
     /// Sends reports from this socket, which is the one that receives them.
@@ -89,15 +89,17 @@ impl UdpReader {
 
     /// Processes datagrams. `expected` is the sender if their addresses were not queried.
     fn receive_batch(&mut self, received: &Received, expected: Option<SocketAddr>) {
-        let now = self.arrivals.now();
+        let now = arrival::now();
+        self.demux.set_guessed(expected.is_some());
         for datagram in received.iter() {
             let from = expected.unwrap_or(datagram.from);
-            if let Some((capture, to)) = &self.capture {
+            if let Some((capture, to)) = self.capture.as_deref() {
                 let at = arrival::since_1970(datagram.arrived);
                 capture.write(at, datagram.bytes, from, *to);
             }
-            let arrival = self.arrivals.arrival(&datagram, now);
-            self.demux.receive(datagram.bytes, from, arrival);
+            let arrived = arrival::arrival(&datagram, now);
+            let times = Times { arrived, read: now };
+            self.demux.receive(datagram.bytes, from, times);
             self.demux.set_dropped(datagram.dropped);
             if datagram.truncated {
                 self.demux.count_truncated();

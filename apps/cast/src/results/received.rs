@@ -83,6 +83,17 @@ pub struct SourceReport {
     pub sender_bytes: Option<u32>,
     /// Whether the source sent an RTCP BYE.
     pub left: bool,
+    /// The round-trip time to the source, if it answers our extended reports.
+    pub round_trip_ms: Option<f64>,
+    /// The number of packets that the receiver of this stream lacks, according to its last report.
+    pub reported_lost: Option<u32>,
+    /// The jitter at the receiver of this stream, according to its last report.
+    pub reported_jitter_ms: Option<f64>,
+    /// The rating of the E-model at the receiver of this stream, according to its last extended
+    /// report.
+    pub reported_rating: Option<u8>,
+    /// The mean opinion score at the receiver of this stream, according to that report.
+    pub reported_mos: Option<f64>,
     /// The number of packets that could not be recorded, for example because of their format.
     pub unrecorded: u64,
 }

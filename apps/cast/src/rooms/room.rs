@@ -4,7 +4,7 @@ use super::leg::{Leg, Mix};
 use super::plan::Plan;
 use super::report::{Shared, lock};
 use crate::media::format::Formats;
-use crate::net::arrival::{self, ArrivalClock};
+use crate::net::arrival;
 use crate::net::identity::{self, Random};
 use crate::net::rtcp::{self, Item};
 use crate::net::rtp::{self, Header};
@@ -67,7 +67,6 @@ pub(super) struct Room {
     silence: u32,
     legs: Vec<Leg>,
     candidates: Vec<Candidate>,
-    arrivals: ArrivalClock,
     rtcp: Rtcp,
     /// The socket for reports, if they have a port of their own.
     rtcp_socket: Option<UdpSocket>,
@@ -97,7 +96,6 @@ impl Room {
             silence: (plan.silence.as_secs_f64() / plan.packet_time.as_secs_f64()) as u32,
             legs: Vec::new(),
             candidates: Vec::new(),
-            arrivals: ArrivalClock::default(),
             rtcp: plan.rtcp,
             rtcp_socket: None,
             cname: identity::random().cname,
@@ -189,9 +187,9 @@ impl Room {
         RECEIVED.with_borrow_mut(|received| {
             ready!(self.socket.poll_recv_batch(cx, received))?;
             let before = self.packets;
-            let now = self.arrivals.now();
+            let now = arrival::now();
             for datagram in received.iter() {
-                let arrival = self.arrivals.arrival(&datagram, now);
+                let arrival = arrival::arrival(&datagram, now);
                 self.receive(datagram.bytes, datagram.from, arrival);
             }
             lock(&self.totals).packets += self.packets - before;

@@ -287,11 +287,7 @@ pub fn run_with(
         measured.skipped += done.report.skipped;
         measured.sent.push(done.report);
     }
-    measured.buffers = measured
-        .streams
-        .iter()
-        .map(|stream| stream.latency.count())
-        .sum();
+    measured.buffers = measured.streams.iter().map(|stream| stream.buffers).sum();
     outboxes.iter().for_each(|outbox| outbox.close());
     if failures > 0 {
         let streams = plan.sessions.len();
@@ -316,6 +312,9 @@ fn receivers(reports: &Reports, ssrc: u32, clock: u32) -> Vec<ReceiverReport> {
         fraction_lost: f64::from(reported.block.fraction_lost) / 256.0,
         jitter_ms: f64::from(reported.block.jitter) * 1e3 / f64::from(clock.max(1)),
         round_trip_ms: reported.round_trip.map(|time| time.as_secs_f64() * 1e3),
+        discarded: reported.voip.map(|voip| f64::from(voip.discarded) / 256.0),
+        rating: reported.voip.and_then(|voip| voip.rating),
+        mos: reported.voip.and_then(|voip| voip.mos()),
     };
     reports.of(ssrc).into_iter().map(row).collect()
 }

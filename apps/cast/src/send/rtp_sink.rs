@@ -8,6 +8,7 @@ use crate::net::rtcp::{self, SenderInfo};
 use crate::net::rtp::{HEADER_BYTES, Header};
 use crate::net::session::Rtcp;
 use crate::net::udp::{Clients, Outbox};
+use crate::net::xr;
 use crate::stream::buffer::Buffer;
 use crate::stream::sink::Sink;
 use creel_media::control::Flow;
@@ -167,8 +168,14 @@ impl RtpSink {
             packets: self.sent.packets as u32,
             octets: self.sent.bytes as u32,
         };
-        let report = rtcp::sender_report(self.initial.ssrc, info, &[], &self.layout.cname, ends);
+        let ssrc = self.initial.ssrc;
+        let mut report = rtcp::sender_report(ssrc, info, &[], &self.layout.cname, ends);
         if let Transport::Udp(outbox, clients) = &self.transport {
+            // Receivers that send extended reports measure the round-trip time by our answer.
+            let delays = outbox.delays(info.ntp);
+            if !delays.is_empty() && !ends {
+                report.extend(xr::of_sender(ssrc, &delays));
+            }
             outbox.report(&report, clients, self.layout.rtcp);
         }
     }

@@ -20,6 +20,20 @@ pub(super) fn report_unsent(outboxes: &[Arc<Outbox>], measured: &mut Measured) {
         let why = outboxes.iter().find_map(|outbox| outbox.first_error());
         measured.warnings.push(refused(failed, why.as_deref()));
     }
+    for outbox in outboxes {
+        for closed in outbox.closed_ports() {
+            let (client, answers) = (closed.client, closed.answers);
+            let times = if answers == 1 { "time" } else { "times" };
+            match closed.from_beginning {
+                true => measured.warnings.push(format!(
+                    "nothing listens on {client}: its host rejected packets {answers} {times}. Start the receiver first, or check the address and the port"
+                )),
+                false => measured.notes.push(format!(
+                    "{client} closed its port during the run: its host rejected packets {answers} {times}"
+                )),
+            }
+        }
+    }
     if dropped > 0 {
         measured.warnings.push(format!(
             "dropped {dropped} packets, because the socket's buffer stayed full"

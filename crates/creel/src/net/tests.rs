@@ -267,6 +267,28 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
     assert_eq!(dropped + taken, sent);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_to_an_earlier_datagram_loses_no_datagram() {
+    let driver = Arc::new(Driver::default());
+    let (_, receiver, to) = pair();
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap();
+    drop(closed);
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(address).unwrap();
+    // The answer arrives before the call returns, and the next call fails because of it.
+    socket.send(b"lost").unwrap();
+    let sender = UdpSocket::from_std(socket).unwrap();
+    let mut outgoing = Outgoing::new();
+    outgoing.push(b"kept", to);
+    let sent = run(&driver, sender.send_batch(&mut outgoing));
+    assert_eq!((sent.sent, sent.failed), (1, 0));
+    let mut received = Received::new(1, 16);
+    run(&driver, receiver.recv_batch(&mut received)).unwrap();
+    assert_eq!(received.iter().next().unwrap().bytes, b"kept");
+}
+
 #[test]
 fn a_datagram_that_cannot_be_sent_is_skipped() {
     let driver = Arc::new(Driver::default());

@@ -266,6 +266,7 @@ impl UdpSocket {
     /// `block_on`. See the [module documentation](crate::net).
     pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
         let mut report = Sent::default();
+        let mut is_repeated = false;
         while !outgoing.is_empty() {
             let split = self.splits.load(Ordering::Relaxed);
             let sent = self
@@ -275,7 +276,10 @@ impl UdpSocket {
                 Ok(sent) => {
                     outgoing.done += sent;
                     report.sent += sent;
+                    is_repeated = false;
                 }
+                // A host has answered an earlier datagram, and this call only reported the answer.
+                Err(error) if is_about_earlier(&error) && !is_repeated => is_repeated = true,
                 // The route to the receiver may not allow splitting, for example because of a small
                 // MTU or the network device. We then send each datagram separately.
                 Err(_) if split => self.splits.store(false, Ordering::Relaxed),
@@ -425,6 +429,16 @@ impl UdpSocket {
         let receive = |socket: &Socket| Ok((receive(socket)?, Left::Unknown));
         self.io.run(Direction::Read, receive).await
     }
+}
+
+/// Returns whether an error may be about a datagram that was sent before. The system reports it if a
+/// host answers that the port is closed, and if the socket is connected or asks for such errors.
+fn is_about_earlier(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    matches!(
+        error.kind(),
+        ConnectionRefused | HostUnreachable | NetworkUnreachable
+    )
 }
 
 /// Receives the datagrams that have arrived, at most as many as `received` has slots.

@@ -105,7 +105,7 @@ impl Machine {
     /// Reads the running system.
     fn here(detail: Detail) -> Result<Machine, Error> {
         if cfg!(target_os = "linux") {
-            let mask = affinity::current().ok();
+            let mask = affinity::process().ok();
             return Ok(Machine::started(Path::new("/"), mask.as_ref(), detail));
         }
         let pus = std::thread::available_parallelism()

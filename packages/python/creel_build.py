@@ -31,6 +31,8 @@ def version():
 
 def platform_tag(library):
     """Return the tag of a library for Linux, from the names of the symbol versions that it needs."""
+    if sys.platform == "darwin":
+        return f"macosx_11_0_{platform.machine()}"
     if not sys.platform.startswith("linux"):
         return re.sub("[-.]", "_", sysconfig.get_platform())
     with open(library, "rb") as file:

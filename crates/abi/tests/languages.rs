@@ -260,8 +260,12 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
     );
     // Crystal's runtime would crash.
     let mut many = Command::new(&program);
-    many.args(["--jobs", "100000"]).env_remove("CRYSTAL_WORKERS");
-    let out = many.env("LD_LIBRARY_PATH", folder.path().join("lib")).output().unwrap();
+    many.args(["--jobs", "100000"])
+        .env_remove("CRYSTAL_WORKERS");
+    let out = many
+        .env("LD_LIBRARY_PATH", folder.path().join("lib"))
+        .output()
+        .unwrap();
     assert_eq!(out.status.code(), Some(1), "{out:?}");
 }
 

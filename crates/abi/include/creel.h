@@ -177,7 +177,7 @@ int creel_reduce(const creel_pool *pool, const void *site, size_t count, size_t 
 
 /* A gang is for code that has barriers of its own. Its members are on threads of their own, all at
  * the same time, from creel_gang_new to creel_gang_free. While the members spin, an empty region
- * takes about a microsecond. Loops that you call meanwhile run on their callers. */
+ * takes about a microsecond. While there is a gang, loops run on their callers. */
 typedef struct creel_gang creel_gang;
 typedef struct creel_member creel_member;
 

@@ -26,10 +26,10 @@ mod openmp;
 pub(crate) use openmp::openmp_places;
 // Android moves threads between cpusets as it likes, so we claim no masks there. We only read the
 // present one.
-#[cfg(target_os = "android")]
-pub(crate) use linux::current as mask_of_files;
 #[cfg(target_os = "linux")]
 pub(crate) use crate::affinity::process as mask_of_files;
+#[cfg(target_os = "android")]
+pub(crate) use linux::current as mask_of_files;
 
 #[cfg(windows)]
 mod windows;

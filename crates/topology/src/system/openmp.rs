@@ -25,9 +25,8 @@ pub(crate) fn openmp_places() -> Option<CpuSet> {
         return None;
     }
     // SAFETY: The name ends with NUL. `RTLD_NOLOAD` only returns a library that is loaded.
-    let open = |name: &&CStr| unsafe {
-        libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY)
-    };
+    let open =
+        |name: &&CStr| unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
     let opened: Vec<_> = OPENMP_LIBRARIES.iter().map(open).collect();
     let loaded = opened.iter().copied().filter(|handle| !handle.is_null());
     let found = std::iter::once(libc::RTLD_DEFAULT)

@@ -23,7 +23,7 @@ use crate::{
         AtomicBool, AtomicU64, AtomicUsize, LOOKS, Mutex, Ordering, UnsafeCell, lock, now_ns,
         spin_loop,
     },
-    worker::{current, panics::FirstPanic, waiter::Waiter},
+    worker::{current, error::WorkerError, panics::FirstPanic, waiter::Waiter},
 };
 use crossbeam_utils::CachePadded;
 use std::{fmt, marker::PhantomData, panic::resume_unwind, ptr, sync::Arc};
@@ -63,7 +63,7 @@ pub enum GangError {
     /// other for ever.
     OnWorker,
     /// A worker has no thread, because the system refused one or the pool has ended.
-    Worker(crate::WorkerError),
+    Worker(WorkerError),
 }
 
 impl fmt::Display for GangError {
@@ -286,24 +286,24 @@ impl State {
     }
 }
 
-/// A member's place on its way to the worker. If the worker never takes it, for example because the
+/// A member's job on its way to the worker. If the worker never runs it, for example because the
 /// pool ends, the leader must not wait for it.
-struct Seat {
+struct MemberJob {
     state: Arc<State>,
     index: usize,
-    taken: bool,
+    begun: bool,
 }
 
-impl Seat {
+impl MemberJob {
     fn serve(mut self) {
-        self.taken = true;
+        self.begun = true;
         self.state.serve(self.index);
     }
 }
 
-impl Drop for Seat {
+impl Drop for MemberJob {
     fn drop(&mut self) {
-        if !self.taken {
+        if !self.begun {
             self.state.absent.fetch_add(1, Ordering::Relaxed);
             self.state.done();
         }
@@ -379,7 +379,7 @@ impl Pool {
             return Err(GangError::OnWorker);
         }
         if slots.is_forked() || slots.is_closing() {
-            return Err(GangError::Worker(crate::WorkerError::Ended));
+            return Err(GangError::Worker(WorkerError::Ended));
         }
         if shared.has_gang.swap(true, Ordering::AcqRel) {
             return Err(GangError::Busy);
@@ -399,13 +399,13 @@ impl Pool {
         let mut refused = None;
         for index in 1..members {
             let state = Arc::clone(&state);
-            let seat = Seat {
+            let job = MemberJob {
                 state,
                 index,
-                taken: false,
+                begun: false,
             };
-            // A job that is refused is dropped, and its seat with it.
-            let sent = slots.send(slots.at(index), Box::new(move || seat.serve()));
+            // A job that is refused is dropped, which counts its member as absent.
+            let sent = slots.send(slots.at(index), Box::new(move || job.serve()));
             refused = refused.or(sent.err());
         }
         state.wait_for_members();

@@ -56,12 +56,10 @@ pub fn current() -> Result<CpuSet, Error> {
 /// }
 /// ```
 pub fn process() -> Result<CpuSet, Error> {
-    let own = current()?;
     #[cfg(target_os = "linux")]
-    let places = system::openmp_places().unwrap_or_default();
+    return system::process_mask();
     #[cfg(not(target_os = "linux"))]
-    let places = CpuSet::new();
-    Ok(if own.is_subset(&places) { places } else { own })
+    current()
 }
 
 /// Restricts the calling thread to `pus`. The thread may move before the call returns.

@@ -23,11 +23,11 @@ pub(crate) use linux::{current, pu, set, thread};
 #[cfg(target_os = "linux")]
 mod openmp;
 #[cfg(target_os = "linux")]
-pub(crate) use openmp::openmp_places;
+pub(crate) use openmp::process_mask;
+#[cfg(target_os = "linux")]
+pub(crate) use openmp::process_mask as mask_of_files;
 // Android moves threads between cpusets as it likes, so we claim no masks there. We only read the
 // present one.
-#[cfg(target_os = "linux")]
-pub(crate) use crate::affinity::process as mask_of_files;
 #[cfg(target_os = "android")]
 pub(crate) use linux::current as mask_of_files;
 

@@ -4,7 +4,15 @@
 
 use std::ffi::{CStr, c_int, c_void};
 
-use crate::types::CpuSet;
+use super::linux;
+use crate::types::{CpuSet, Error};
+
+/// Returns the mask of the calling thread, or all of OpenMP's places if the mask is inside of them.
+pub(crate) fn process_mask() -> Result<CpuSet, Error> {
+    let own = linux::current()?;
+    let places = openmp_places().unwrap_or_default();
+    Ok(if own.is_subset(&places) { places } else { own })
+}
 
 /// The variables that make an OpenMP runtime bind threads.
 const OPENMP_VARIABLES: [&str; 4] = [
@@ -19,7 +27,7 @@ const OPENMP_LIBRARIES: [&CStr; 3] = [c"libgomp.so.1", c"libomp.so.5", c"libiomp
 const OPENMP_MAX: usize = 1 << 16;
 
 /// Returns the PUs of all places of a loaded OpenMP runtime, if it binds threads.
-pub(crate) fn openmp_places() -> Option<CpuSet> {
+fn openmp_places() -> Option<CpuSet> {
     let is_set = |name: &str| std::env::var_os(name).is_some();
     if !OPENMP_VARIABLES.into_iter().any(is_set) {
         return None;

@@ -56,10 +56,7 @@ pub fn current() -> Result<CpuSet, Error> {
 /// }
 /// ```
 pub fn process() -> Result<CpuSet, Error> {
-    #[cfg(target_os = "linux")]
-    return system::process_mask();
-    #[cfg(not(target_os = "linux"))]
-    current()
+    system::process_mask()
 }
 
 /// Restricts the calling thread to `pus`. The thread may move before the call returns.

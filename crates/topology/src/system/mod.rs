@@ -7,6 +7,7 @@
 //! | function | returns |
 //! |---|---|
 //! | `current` | the mask of the calling thread |
+//! | `process_mask` | that mask, or all of OpenMP's places if OpenMP has narrowed it |
 //! | `set` | sets the mask of a thread, where 0 is the calling thread |
 //! | `thread` | the id of the calling thread |
 //! | `pu` | the PU on which the calling thread runs |
@@ -30,6 +31,9 @@ pub(crate) use openmp::process_mask as mask_of_files;
 // present one.
 #[cfg(target_os = "android")]
 pub(crate) use linux::current as mask_of_files;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::current as process_mask;
 
 #[cfg(windows)]
 mod windows;

@@ -207,7 +207,7 @@ impl State {
                 self.quiet_until_ns.store(now + QUIET_NS, Ordering::Relaxed);
             }
             let quiet = now < self.quiet_until_ns.load(Ordering::Relaxed);
-            if quiet || now - begin >= self.spin_ns || cfg!(any(loom, shuttle)) {
+            if quiet || now - begin >= self.spin_ns || cfg!(any(creel_loom, creel_shuttle)) {
                 return done();
             }
             last = now;

@@ -4,43 +4,31 @@
 //! dependencies, so we call the compiler ourselves. If that fails, for example because the target
 //! has no shared libraries, the file is empty and the program looks for a separate library.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+#[path = "../../crates/shim/compile.rs"]
+mod compile;
 
 const SOURCE: &str = "../../crates/shim/src/lib.rs";
 
 fn main() {
     println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed=../../crates/shim/compile.rs");
     println!("cargo::rerun-if-changed=build.rs");
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let library = folder.join("libcreel_shim.so");
-    let is_built = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") && {
-        let variable = |name: &str| env::var_os(name).unwrap_or_default();
-        let mut compiler = Command::new(variable("RUSTC"));
-        compiler
-            .args([
-                "--edition=2024",
-                "--crate-type=cdylib",
-                "--crate-name=creel_shim",
-            ])
-            .args([
-                "-Copt-level=s",
-                "-Clto=fat",
-                "-Cpanic=abort",
-                "-Cstrip=symbols",
-            ])
-            .args(["-Ccodegen-units=1", "--cap-lints=allow", SOURCE, "-o"])
-            .arg(&library)
-            .arg("--target")
-            .arg(variable("TARGET"));
-        if let Some(linker) = env::var_os("RUSTC_LINKER") {
-            compiler.arg("-C").arg({
-                let mut option = std::ffi::OsString::from("linker=");
-                option.push(linker);
-                option
-            });
-        }
-        compiler.status().is_ok_and(|status| status.success()) && library.exists()
-    };
+    let variable = |name: &str| env::var_os(name).unwrap_or_default();
+    let is_built = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux")
+        && compile::compile(
+            &variable("RUSTC"),
+            Path::new(SOURCE),
+            Some(&variable("TARGET")),
+            env::var_os("RUSTC_LINKER").as_deref(),
+            &library,
+        );
     if !is_built {
         println!(
             "cargo::warning=the library of `creel run --shim` cannot be built for this target"

@@ -1,3 +1,3 @@
-module creel
+module creel.example/creel
 
 go 1.19

@@ -6,7 +6,7 @@
 
 (in-package :creel)
 
-(cffi:define-foreign-library libcreel (:unix "libcreel_abi.so"))
+(cffi:define-foreign-library libcreel (:unix "libcreel.so.1"))
 (cffi:use-foreign-library libcreel)
 
 (cffi:defcfun ("creel_workers" workers) :unsigned-int

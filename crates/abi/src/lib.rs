@@ -1,106 +1,94 @@
-//! The C ABI of the CPU budget. The header `include/creel.h` documents each function.
+//! The C ABI: the CPU budget (`budget.rs`) and the pool (`pool.rs`). The headers
+//! `include/creel.h` and `include/creel.hpp` document each function.
 //!
 //! You can call every function from any thread, at any time after libc has started. No function
-//! unwinds into its caller, because we convert every failure to a value.
+//! unwinds into its caller, because we convert every failure to a value. Errors are the numbers of
+//! `errno.h`.
 
-use creel_topology::{Budget, CpuSet, Error, Machine, Rounding, affinity};
-use std::{
-    ffi::{CStr, c_char, c_int, c_uint},
-    panic::catch_unwind,
-};
+mod budget;
+mod gang;
+mod pool;
 
-/// The errno value of an invalid argument on Linux.
-const EINVAL: c_int = 22;
-/// The errno value that we return for an error without a number of its own.
-const EIO: c_int = 5;
+use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// Returns the number of workers of the budget.
-///
-/// If the machine cannot be read, this is the size of the affinity mask, which is also what the
-/// language runtimes count. The number never exceeds that of `creel run --jobs`, which `creel run`
-/// stores in `CREEL_JOBS`.
-fn workers(rounding: Rounding) -> c_uint {
-    let count = catch_unwind(|| {
-        let count = match Machine::detect_cores() {
-            Ok(machine) => Budget::rounded(&machine, rounding).workers(),
-            Err(_) => std::thread::available_parallelism().map_or(1, usize::from),
-        };
-        let given = std::env::var("CREEL_JOBS").ok();
-        let given: Option<usize> = given.and_then(|text| text.trim().parse().ok());
-        given.filter(|&n| n > 0).map_or(count, |n| count.min(n))
-    });
-    c_uint::try_from(count.unwrap_or(1)).unwrap_or(c_uint::MAX)
+/// The numbers of `errno.h` on Linux that we return. Other systems use the same ones, except for
+/// `EDEADLK` and `ECANCELED`.
+mod errno {
+    use std::ffi::c_int;
+
+    pub(crate) const EIO: c_int = 5;
+    pub(crate) const EAGAIN: c_int = 11;
+    pub(crate) const ENOMEM: c_int = 12;
+    pub(crate) const EBUSY: c_int = 16;
+    pub(crate) const EINVAL: c_int = 22;
+    pub(crate) const EDEADLK: c_int = if cfg!(target_os = "linux") { 35 } else { 11 };
+    pub(crate) const ECANCELED: c_int = if cfg!(target_os = "linux") { 125 } else { 89 };
 }
 
-/// Returns the number of usable cores, with quotas rounded down. It is at least 1.
-// SAFETY: The name has the project's prefix and is defined only here.
-#[unsafe(no_mangle)]
-pub extern "C" fn creel_workers() -> c_uint {
-    workers(Rounding::Floor)
-}
+/// The version of the ABI. It changes if programs must be compiled again.
+const ABI_VERSION: c_uint = 1;
 
-/// Returns the number of usable cores, with quotas rounded up. It is at least 1.
-// SAFETY: The name has the project's prefix and is defined only here.
-#[unsafe(no_mangle)]
-pub extern "C" fn creel_workers_ceil() -> c_uint {
-    workers(Rounding::Ceil)
-}
-
-/// Replaces the function with which GHC's runtime counts processors, if the program is linked with
-/// `--wrap=getNumberOfProcessors`.
-// SAFETY: The linker option `--wrap` reserves this name for a replacement.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_getNumberOfProcessors() -> c_uint {
-    workers(Rounding::Floor)
-}
-
-/// Narrows the affinity mask of the calling thread. Returns 0 or an error number.
-///
-/// # Safety
-///
-/// `list` must be null or point to a string that ends with NUL.
-// SAFETY: The name has the project's prefix and is defined only here.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn creel_set_mask(list: *const c_char) -> c_int {
-    if list.is_null() {
-        return EINVAL;
-    }
-    // SAFETY: The pointer is not null, and the caller guarantees that the string ends with NUL.
-    let list = unsafe { CStr::from_ptr(list) };
-    catch_unwind(|| set_mask(list)).unwrap_or(EIO)
-}
-
-/// Narrows the mask to a list. Returns 0 or an error number.
-fn set_mask(list: &CStr) -> c_int {
-    let cpus = list
-        .to_str()
-        .ok()
-        .and_then(|text| text.parse::<CpuSet>().ok());
-    let (Some(cpus), Ok(current)) = (cpus, affinity::current()) else {
-        return EINVAL;
+/// The version of the library, as a C string.
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version contains no NUL"),
     };
-    if cpus.is_empty() || !cpus.is_subset(&current) {
-        return EINVAL;
-    }
-    match affinity::set(&cpus) {
-        Ok(()) => 0,
-        Err(Error::Affinity(error)) => error.raw_os_error().unwrap_or(EIO),
-        Err(_) => EIO,
-    }
+
+/// Returns the version of the ABI.
+// SAFETY: The name has the project's prefix and is defined only here.
+#[unsafe(no_mangle)]
+pub extern "C" fn creel_abi_version() -> c_uint {
+    ABI_VERSION
 }
 
-/// Narrows the affinity mask of the calling thread, or prints to stderr why it cannot.
+/// Returns the version of the library, for example `0.1.0`. The text lives for ever.
+// SAFETY: The name has the project's prefix and is defined only here.
+#[unsafe(no_mangle)]
+pub extern "C" fn creel_version() -> *const c_char {
+    VERSION.as_ptr()
+}
+
+/// Writes a text and a NUL to a buffer, cut to its size. Returns the length of the whole text, like
+/// `snprintf`.
 ///
 /// # Safety
 ///
-/// `list` must be null or point to a string that ends with NUL.
-// SAFETY: The name has the project's prefix and is defined only here.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn creel_mask_or_warn(list: *const c_char) {
-    // SAFETY: This function has the same contract.
-    let error = unsafe { creel_set_mask(list) };
-    if error != 0 {
-        let reason = std::io::Error::from_raw_os_error(error);
-        eprintln!("creel: cannot set the affinity mask, so it stays unchanged: {reason}");
+/// `buffer` must point to `size` writable bytes that nothing else uses, or be null.
+unsafe fn write_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
+    if !buffer.is_null() && size > 0 {
+        let length = text.len().min(size - 1);
+        let bytes = buffer.cast::<u8>();
+        // SAFETY: The text has at least `length` bytes, and the caller guarantees that the buffer
+        // has more. They do not overlap, because nothing else uses the buffer.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), bytes, length) };
+        // SAFETY: `length` is below the size of the buffer.
+        let end = unsafe { bytes.add(length) };
+        // SAFETY: This byte is inside of the buffer.
+        unsafe { end.write(0) };
     }
+    text.len()
+}
+
+/// Returns the text of a C string, or `None` if it is null or not UTF-8.
+///
+/// # Safety
+///
+/// `text` must be null or point to a string that ends with NUL and lives for `'a`.
+unsafe fn text_of<'a>(text: *const c_char) -> Option<&'a str> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: The pointer is not null, and the caller guarantees the rest.
+    unsafe { CStr::from_ptr(text) }.to_str().ok()
+}
+
+/// Runs `f`, or returns `otherwise` if it panics. With `panic = "abort"`, the process ends instead.
+fn guarded<R>(otherwise: R, f: impl FnOnce() -> R) -> R {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).unwrap_or(otherwise)
+}
+
+/// Converts an outcome to 0 or an error number.
+fn code(outcome: Result<(), c_int>) -> c_int {
+    outcome.err().unwrap_or(0)
 }

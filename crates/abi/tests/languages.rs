@@ -102,43 +102,85 @@ fn is_installed(program: &str, argument: &str) -> bool {
     there
 }
 
-#[test]
-fn the_python_wheel_works() {
-    let prefix = prefix();
-    let python = packages().join("python");
+const WORKERS: &str = "import creel; print(creel.workers())";
+
+fn python(words: &[&str]) -> Command {
     let mut command = Command::new("/usr/bin/python3");
-    command.args(["-c", "import creel; print(creel.workers())"]);
+    command.args(words).env("PYTHONDONTWRITEBYTECODE", "1");
     command
-        .env("PYTHONPATH", &python)
-        .env("PYTHONDONTWRITEBYTECODE", "1");
-    if let Some(count) = last_line(&mut command, prefix.path()) {
-        assert_eq!(count, expected());
-        // The test does not run the tool, so any program can take its place.
-        let mut build = Command::new("/usr/bin/python3");
-        build
-            .arg(python.join("build.py"))
-            .arg("/bin/true")
-            .arg(newest(".so"));
-        let wheel = last_line(build.arg(prefix.path()), prefix.path()).unwrap();
-        let site = prefix.path().join("site");
-        let mut install = Command::new("/usr/bin/python3");
-        install.args(["-m", "pip", "install", "--quiet", "--no-index", "--target"]);
-        install.arg(&site).arg(&wheel);
-        if install.output().is_ok_and(|done| done.status.success()) {
-            assert!(
-                Command::new(site.join("bin/creel"))
-                    .status()
-                    .unwrap()
-                    .success()
-            );
-            let mut command = Command::new("/usr/bin/python3");
-            command.args(["-c", "import creel; print(creel.workers())"]);
-            // This runs without the library of the prefix, because the wheel contains its own.
-            let out = command.env("PYTHONPATH", &site).output().unwrap();
-            assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), expected());
-        } else {
-            eprintln!("skipped: pip is not installed");
-        }
+}
+
+#[test]
+fn the_python_package_works() {
+    let prefix = prefix();
+    let source = packages().join("python");
+    let run = |code: &str| {
+        let mut command = python(&["-c", code]);
+        last_line(command.env("PYTHONPATH", &source), prefix.path())
+    };
+    let Some(count) = run(WORKERS) else { return };
+    assert_eq!(count, expected());
+    let check = "import creel
+assert creel.bound_by() and creel.cores() and creel.process_mask()
+for cpus, error in [('0\\0-1', ValueError), ('x', OSError)]:
+    try:
+        creel.set_mask(cpus)
+    except error:
+        continue
+    raise AssertionError(cpus)
+changes = creel.apply(1)
+assert any(c.what == 'LOKY_MAX_CPU_COUNT' and c.after == 1 for c in changes), changes
+print('ok')";
+    assert_eq!(run(check).unwrap(), "ok");
+    // Without a library, the error says what to do.
+    let out = python(&["-c", WORKERS]).env("PYTHONPATH", &source).output();
+    let out = String::from_utf8(out.unwrap().stderr).unwrap();
+    assert!(
+        out.contains("ImportError: creel cannot load its library"),
+        "{out}"
+    );
+}
+
+#[test]
+fn the_python_wheel_installs() {
+    let prefix = prefix();
+    let site = prefix.path().join("site");
+    let mut install = python(&[
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-build-isolation",
+        "--target",
+    ]);
+    install.arg(&site).arg(packages().join("python"));
+    install.env("CREEL_LIBRARY", newest(".so"));
+    // The test does not run the tool, so any program can take its place.
+    install.env("CREEL_TOOL", "/bin/true");
+    let installed = install.output();
+    if !installed.is_ok_and(|done| done.status.success()) {
+        eprintln!("skipped: pip is not installed");
+        return;
+    }
+    assert!(site.join("creel/py.typed").exists());
+    // This runs without the library of the prefix, because the wheel contains its own.
+    let out = python(&["-c", WORKERS])
+        .env("PYTHONPATH", &site)
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), expected());
+    let run = python(&["-m", "creel"]).env("PYTHONPATH", &site).status();
+    assert!(run.unwrap().success());
+}
+
+#[test]
+fn the_npm_package_throws_if_its_program_is_missing() {
+    let code = "try { require(process.argv[1]).workers() } catch (e) { console.log(e.message) }";
+    let mut node = Command::new("node");
+    node.args(["-e", code]).arg(packages().join("npm"));
+    if let Some(message) = last_line(&mut node, Path::new("/")) {
+        assert!(message.contains("is missing"), "{message}");
     }
 }
 
@@ -180,11 +222,11 @@ fn the_cabal_package_sizes_dependents() {
 }
 
 #[test]
-fn the_crystal_shard_uses_jobs() {
+fn the_crystal_shard_uses_jobs_and_the_budget() {
     if !is_installed("crystal", "--version") {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let folder = prefix();
     let program = folder.path().join("jobs");
     let source = folder.path().join("jobs.cr");
     copied("crystal", folder.path());
@@ -201,7 +243,7 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
         command.envs(set.map(|count| ("CRYSTAL_WORKERS", count)));
         last_line(&mut command, folder.path()).unwrap()
     };
-    assert_eq!(run(&[], None), "4");
+    assert_eq!(run(&[], None), expected());
     for words in [
         &["--jobs", "3"][..],
         &["x", "-j3"],
@@ -210,12 +252,21 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
     ] {
         assert_eq!(run(words, None), "3", "{words:?}");
     }
-    assert_eq!(run(&["--", "--jobs", "3"], None), "4");
+    assert_eq!(run(&["--", "--jobs", "3"], None), expected());
     assert_eq!(
         run(&["--jobs", "3"], Some("7")),
         "7",
         "a variable that is set must not change"
     );
+    // Crystal's runtime would crash.
+    let mut many = Command::new(&program);
+    many.args(["--jobs", "100000"])
+        .env_remove("CRYSTAL_WORKERS");
+    let out = many
+        .env("LD_LIBRARY_PATH", folder.path().join("lib"))
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(1), "{out:?}");
 }
 
 #[test]
@@ -243,19 +294,26 @@ fn the_common_lisp_package_works() {
 }
 
 #[test]
-fn the_go_module_works() {
-    if !is_installed("go", "version") || !is_installed("pkg-config", "--version") {
+fn the_go_module_works_without_cgo() {
+    if !is_installed("go", "version") {
         return;
     }
-    let prefix = prefix();
-    let project = copied("go", prefix.path());
     let mut test = Command::new("go");
-    test.args(["test", "-count=1", "."]).current_dir(project);
+    test.args(["test", "-count=1", "."])
+        .current_dir(packages().join("go"));
     test.env("CREEL_EXPECTED", expected())
-        .env("CGO_ENABLED", "1");
+        .env("CGO_ENABLED", "0");
     assert!(
-        last_line(&mut test, prefix.path())
+        last_line(&mut test, Path::new("/"))
             .unwrap()
             .starts_with("ok")
     );
+    for target in ["arm64", "riscv64"] {
+        let mut build = Command::new("go");
+        build
+            .args(["build", "."])
+            .current_dir(packages().join("go"));
+        build.env("GOARCH", target).env("CGO_ENABLED", "0");
+        last_line(&mut build, Path::new("/")).unwrap();
+    }
 }

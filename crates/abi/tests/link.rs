@@ -186,6 +186,6 @@ fn install_finds_a_moved_target_folder() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    let installed = std::fs::read_to_string(prefix.join("lib/libcreel_abi.so"));
+    let installed = std::fs::read_to_string(prefix.join("lib/libcreel.so.1"));
     assert_eq!(installed.unwrap(), "libcreel_abi.so");
 }

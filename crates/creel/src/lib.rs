@@ -142,7 +142,7 @@ mod disabled_time;
 #[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
-pub use loops::{Joiner, Outbox, Scope, Scratch};
+pub use loops::{BrokenBarrier, Gang, GangError, Joiner, Member, Outbox, Scope, Scratch};
 pub use pool::{
     AcquireError, Balance, BuildError, GlobalError, NamedPools, NamedSettings, NewThread, Observe,
     ParseKnobError, Pool, PoolBuilder, PoolStats, Source, TaskStats, Wait, WorkerError,

@@ -52,6 +52,24 @@ fn mixed(n: usize) -> u64 {
 }
 
 #[test]
+fn ranges_cover_each_index_once_and_name_their_worker() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            let seen: Vec<AtomicUsize> = (0..len).map(|_| AtomicUsize::new(0)).collect();
+            let busy: Vec<AtomicUsize> = (0..5).map(|_| AtomicUsize::new(0)).collect();
+            pool.for_each_range(3..3 + len, |range, worker| {
+                assert_eq!(busy[worker].fetch_add(1, Relaxed), 0);
+                for index in range {
+                    seen[index - 3].fetch_add(1, Relaxed);
+                }
+                busy[worker].fetch_sub(1, Relaxed);
+            });
+            assert!(seen.iter().all(|count| count.load(Relaxed) == 1));
+        }
+    }
+}
+
+#[test]
 fn eight_inputs_together_and_anything_that_borrows_a_slice() {
     for pool in pools() {
         for &len in LENGTHS {

@@ -1,19 +1,27 @@
 //! Preloads the library into real programs. Programs that are not installed are skipped with a
 //! message.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    env,
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
 
-fn library() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let deps = own.parent().unwrap();
-    let found = std::fs::read_dir(deps).unwrap().filter_map(|entry| {
-        let path = entry.unwrap().path();
-        let name = path.file_name()?.to_str()?;
-        let ours = name.starts_with("libcreel_shim") && name.ends_with(".so");
-        let built = path.metadata().ok()?.modified().ok()?;
-        ours.then_some((built, path))
-    });
-    found.max().expect("cargo must have built the library").1
+#[path = "../compile.rs"]
+mod compile;
+
+/// Returns the library, which the first call builds.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs");
+        let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libcreel_shim.so");
+        assert!(compile::compile(&rustc, &source, None, None, &library));
+        library
+    })
 }
 
 /// Runs a program with the library preloaded and `CREEL_CPUS` set to `cpus`. Returns its output, or
@@ -69,4 +77,60 @@ fn without_a_number_the_real_count_is_reported() {
             assert_eq!(text, real_count, "{cpus}");
         }
     }
+}
+
+/// A C program that prints the number of CPUs, the size of its mask and another value of `sysconf`.
+const COUNT: &str = r#"
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    sched_getaffinity(0, sizeof mask, &mask);
+    printf("%ld %d %ld\n", sysconf(_SC_NPROCESSORS_ONLN), CPU_COUNT(&mask), sysconf(_SC_PAGESIZE));
+    return 0;
+}
+"#;
+
+/// musl's loader ends a program if a preloaded library needs a symbol that does not exist.
+#[test]
+fn a_dynamic_program_for_musl_starts_and_sees_the_number() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (source, program) = (folder.join("count.c"), folder.join("count-musl"));
+    std::fs::write(&source, COUNT).unwrap();
+    let built = Command::new("musl-gcc")
+        .arg(&source)
+        .arg("-o")
+        .arg(&program)
+        .status();
+    if !built.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: musl-gcc is not installed");
+        return;
+    }
+    let text = output_with(program.to_str().unwrap(), &[], "1");
+    assert_eq!(text.as_deref(), Some("1 1 4096"));
+}
+
+/// A symbol that must exist, or a library that must exist, could keep a program from starting.
+#[test]
+fn the_library_needs_no_symbol_and_no_library() {
+    let read = |options: &[&str]| {
+        let mut command = Command::new("readelf");
+        let output = command.args(options).arg(library()).output();
+        output
+            .ok()
+            .map(|out| String::from_utf8(out.stdout).unwrap())
+    };
+    let (Some(symbols), Some(dynamic)) = (read(&["-W", "--dyn-syms"]), read(&["-d"])) else {
+        eprintln!("skipped: readelf is not installed");
+        return;
+    };
+    assert!(symbols.contains(" sysconf"), "{symbols}");
+    let undefined = symbols.lines().filter(|line| line.contains(" UND "));
+    for line in undefined.filter(|line| !line.trim_end().ends_with("UND")) {
+        assert!(line.contains(" WEAK "), "{line}");
+    }
+    assert!(!dynamic.contains("NEEDED"), "{dynamic}");
 }

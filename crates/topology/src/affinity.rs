@@ -31,6 +31,34 @@ pub fn current() -> Result<CpuSet, Error> {
     system::current()
 }
 
+/// Returns the PUs on which this process may run, by OS index. This is the mask of the calling
+/// thread, unless OpenMP has narrowed it.
+///
+/// If `OMP_PROC_BIND`, `OMP_PLACES`, `GOMP_CPU_AFFINITY` or `KMP_AFFINITY` is set, an OpenMP runtime
+/// pins the main thread to one place when it is loaded. It does that to divide its PUs among its own
+/// threads, so the rest of the process may still use all places. If the mask of the calling thread is
+/// inside of OpenMP's places, this function therefore returns all of them. It finds libgomp, libomp
+/// and libiomp5, if they are visible to the whole process or were loaded under their usual names.
+///
+/// A thread that was narrowed in any other way, for example by the program itself, keeps its mask.
+///
+/// # Errors
+///
+/// Returns the errors of [`current`].
+///
+/// Source: OpenMP 5.2, sections 18.3 (places) and 21 (environment variables).
+///
+/// ```
+/// use creel_topology::affinity;
+///
+/// if let (Ok(process), Ok(thread)) = (affinity::process(), affinity::current()) {
+///     assert!(thread.is_subset(&process));
+/// }
+/// ```
+pub fn process() -> Result<CpuSet, Error> {
+    system::process_mask()
+}
+
 /// Restricts the calling thread to `pus`. The thread may move before the call returns.
 ///
 /// # Errors

@@ -1,13 +1,28 @@
 {-# LANGUAGE ForeignFunctionInterface #-}
 
 -- | Returns how many workers this process should start.
-module Creel (workers, follow) where
+module Creel (workers, setMask, follow) where
 
 import Control.Concurrent (getNumCapabilities, rtsSupportsBoundThreads, setNumCapabilities, threadDelay)
 import Control.Monad (forever, when)
-import Foreign.C.Types (CUInt (..))
+import Foreign.C.Error (errnoToIOError, Errno (..))
+import Foreign.C.String (CString, withCString)
+import Foreign.C.Types (CInt (..), CUInt (..))
 
 foreign import ccall unsafe "creel_workers" c_workers :: IO CUInt
+
+foreign import ccall unsafe "creel_set_mask" c_set_mask :: CString -> IO CInt
+
+-- | Narrows the affinity mask of the calling OS thread to a Linux CPU list, for example @0-3,8@.
+--
+-- Throws an 'IOError' if the list is invalid or names a CPU outside of the current mask. Call it in
+-- a bound thread ('Control.Concurrent.runInBoundThread'), because others move between OS threads.
+setMask :: String -> IO ()
+setMask list
+  | '\0' `elem` list = fails 22
+  | otherwise = withCString list c_set_mask >>= \code -> when (code /= 0) (fails code)
+  where
+    fails code = ioError (errnoToIOError "Creel.setMask" (Errno code) Nothing (Just list))
 
 -- | Returns the number of usable cores, with quotas rounded down. It is at least 1.
 workers :: IO Int

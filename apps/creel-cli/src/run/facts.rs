@@ -10,8 +10,11 @@ use ::elf::abi;
 use memchr::memmem;
 use std::{
     ffi::OsString,
-    fs::File,
-    os::unix::{ffi::OsStringExt, fs::FileExt},
+    fs::{File, Metadata},
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{FileExt, MetadataExt},
+    },
     path::{Path, PathBuf},
 };
 
@@ -20,14 +23,51 @@ use std::{
 pub struct Facts {
     /// The shared libraries that it needs.
     pub needed: Vec<String>,
-    /// Whether it names no dynamic loader, so that preloading has no effect on it.
-    pub is_static: bool,
+    /// What keeps a preloaded library from having an effect.
+    pub preload: Preload,
     /// The version of Go, for example (1, 26), if there is build information or a build id of Go.
     /// The inner value is `None` if the version is unknown.
     pub go: Option<Option<(u32, u32)>>,
     pub ghc: Option<Ghc>,
     /// The texts of [`MARKS`] in its read-only data.
     pub marks: Vec<&'static str>,
+}
+
+/// Whether a preloaded library has an effect on a program.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Preload {
+    /// The program's dynamic loader loads the library.
+    #[default]
+    Loaded,
+    /// The program has no dynamic loader, so nothing loads the library.
+    Static,
+    /// The loader ignores the variable, because the program runs with the rights of another user.
+    Privileged,
+    /// The program is for another processor or word size. Its loader would print an error.
+    Foreign,
+    /// The loader is not one of glibc or musl, so we do not know how it handles the library.
+    UnknownLoader,
+}
+
+impl Preload {
+    /// Returns why the library has no effect on the program, or `None` if it has.
+    pub fn obstacle(self) -> Option<&'static str> {
+        match self {
+            Preload::Loaded => None,
+            Preload::Static => Some("this program is static"),
+            Preload::Privileged => {
+                Some("this program runs with the rights of another user, so its loader ignores it")
+            }
+            Preload::Foreign => Some("this program is for another kind of processor than creel"),
+            Preload::UnknownLoader => Some("the loader of this program is unknown to creel"),
+        }
+    }
+
+    /// Returns whether setting the variable is safe. The loader of another architecture prints an
+    /// error for each program, and an unknown loader may end the program.
+    pub fn is_harmless(self) -> bool {
+        !matches!(self, Preload::Foreign | Preload::UnknownLoader)
+    }
 }
 
 /// Texts that only a program with a certain runtime contains. Each is the name of a variable that
@@ -46,9 +86,8 @@ pub const MARKS: [&str; 6] = [
 pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     let file = File::open(path).ok()?;
     let mut tables = Tables::open_stream(&file).ok()?;
-    let segments = tables.segments().iter();
     let mut facts = Facts {
-        is_static: !segments.clone().any(|s| s.p_type == abi::PT_INTERP),
+        preload: preload(&file, &tables),
         needed: needed(&mut tables, &file).unwrap_or_default(),
         ..Facts::default()
     };
@@ -72,6 +111,44 @@ pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     Some(facts)
 }
 
+/// Returns whether a preloaded library has an effect on a program.
+fn preload(file: &File, tables: &Tables) -> Preload {
+    let Some(loader) = loader_of(file, tables) else {
+        return Preload::Static;
+    };
+    let own = File::open("/proc/self/exe").ok();
+    let own = own.and_then(|file| Some(kind(&Tables::open_stream(&file).ok()?)));
+    if own.is_some_and(|own| own != kind(tables)) {
+        return Preload::Foreign;
+    }
+    let name = loader.file_name().unwrap_or_default().to_string_lossy();
+    // For example ld-linux-x86-64.so.2, ld-linux.so.2, ld64.so.1, ld.so.1 and ld-musl-x86_64.so.1.
+    // NixOS and Guix keep them in folders of their own.
+    let is_known = ["ld-linux", "ld-musl-", "ld.so.", "ld64.so."];
+    if !is_known.iter().any(|known| name.starts_with(known)) {
+        return Preload::UnknownLoader;
+    }
+    match file.metadata() {
+        Ok(data) if is_privileged(&data) => Preload::Privileged,
+        _ => Preload::Loaded,
+    }
+}
+
+/// Returns whether a program runs as another user or group than the caller.
+fn is_privileged(data: &Metadata) -> bool {
+    const SET_USER: u32 = 0o4000;
+    const SET_GROUP_OF_EXECUTABLE: u32 = 0o2010;
+    let (user, group) = (nix::unistd::geteuid(), nix::unistd::getegid());
+    data.mode() & SET_USER != 0 && data.uid() != user.as_raw()
+        || data.mode() & SET_GROUP_OF_EXECUTABLE == SET_GROUP_OF_EXECUTABLE
+            && data.gid() != group.as_raw()
+}
+
+/// Returns the word size and the processor of a program.
+fn kind(tables: &Tables) -> (::elf::file::Class, u16) {
+    (tables.ehdr.class, tables.ehdr.e_machine)
+}
+
 /// The longest path that the kernel accepts.
 const PATH_MAX: u64 = 4096;
 
@@ -79,6 +156,10 @@ const PATH_MAX: u64 = 4096;
 pub fn loader(path: &Path) -> Option<PathBuf> {
     let file = File::open(path).ok()?;
     let tables = Tables::open_stream(&file).ok()?;
+    loader_of(&file, &tables)
+}
+
+fn loader_of(file: &File, tables: &Tables) -> Option<PathBuf> {
     let named = tables
         .segments()
         .iter()

@@ -198,6 +198,10 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         && !common.quiet
     {
         eprintln!("creel: {reason}");
+    } else if let (true, Some(obstacle)) = (args.shim, plan.program.preload.obstacle())
+        && !common.quiet
+    {
+        eprintln!("creel: --shim has no effect: {obstacle}");
     }
     if args.watch {
         let watch = watch::Watch {

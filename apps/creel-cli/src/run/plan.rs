@@ -373,14 +373,18 @@ impl Plan {
 
     /// Adds the preload library, in addition to those of the user.
     fn preload(&mut self, library: &std::path::Path) {
-        let limit = if self.program.is_static {
-            "this program is static, so the shim has no effect on it"
-        } else {
-            "it has no effect on static programs that this program starts"
-        };
-        self.notes.push(format!(
-            "the shim replaces sysconf, get_nprocs and sched_getaffinity; {limit}"
-        ));
+        let preload = self.program.preload;
+        match preload.obstacle() {
+            Some(obstacle) => self.notes.push(format!("--shim has no effect: {obstacle}")),
+            None => self.notes.push(
+                "the shim replaces sysconf, get_nprocs and sched_getaffinity; it has no effect on \
+                 static programs that this program starts"
+                    .into(),
+            ),
+        }
+        if !preload.is_harmless() {
+            return;
+        }
         let own = library.display().to_string();
         // A nested `creel run` does not preload the library again.
         let theirs = environment("LD_PRELOAD").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Finds out which program and which runtime a command will start, before we start it.
 
 use super::{
-    facts::{self, Facts},
+    facts::{self, Facts, Preload},
     runtime::{Runtime, by_name, is_versioned},
     shell,
     variables::Variables,
@@ -41,8 +41,8 @@ pub struct Program {
     pub words: Vec<OsString>,
     /// The changes that wrappers make to the variables.
     pub variables: Variables,
-    /// Whether the program is static, so that a preloaded library has no effect on it.
-    pub is_static: bool,
+    /// Whether a preloaded library has an effect on the program.
+    pub preload: Preload,
     pub notes: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
         because: inspection.because.join(", "),
         arguments_at: inspection.arguments_at,
         variables: inspection.variables,
-        is_static: inspection.is_static,
+        preload: inspection.preload,
         notes: inspection.notes,
     })
 }
@@ -78,7 +78,7 @@ pub fn assumed(command: &[OsString], runtime: Runtime) -> Program {
         arguments_at: None,
         words: command[1..].to_vec(),
         variables: Variables::default(),
-        is_static: false,
+        preload: Preload::Loaded,
         notes: Vec::new(),
     }
 }
@@ -91,7 +91,7 @@ struct Inspection {
     arguments_at: Option<usize>,
     words: Vec<OsString>,
     variables: Variables,
-    is_static: bool,
+    preload: Preload,
     notes: Vec<String>,
 }
 
@@ -174,7 +174,7 @@ impl Inspection {
             self.because.push("an ELF file that cannot be read".into());
             return;
         };
-        self.is_static = facts.is_static;
+        self.preload = facts.preload;
         let (runtime, evidence) = from_facts(&facts, &names);
         self.because.push(evidence);
         self.found(runtime, arguments_at);

@@ -5,6 +5,7 @@ mod hostile;
 mod process;
 mod quota;
 mod runtimes;
+mod shim;
 mod user_settings;
 mod watch;
 

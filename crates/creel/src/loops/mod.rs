@@ -18,6 +18,7 @@ mod collect;
 mod compile_fail;
 mod find;
 mod fold;
+mod gang;
 mod items;
 mod join;
 mod map;
@@ -33,6 +34,7 @@ mod split;
 mod tiles;
 mod visit;
 
+pub use gang::{BrokenBarrier, Gang, GangError, Member};
 pub use items::{ChunkOf, HasChunk, HasItem, ItemOf, ParChunks, ParItems};
 pub use join::Joiner;
 pub use outbox::{BoundOutbox, Outbox, OutboxSender};

@@ -64,7 +64,7 @@ impl Pool {
         };
         let mut site = (self.balance == Balance::Sticky).then(|| {
             let code = body.code as *const () as usize;
-            sites.find(Key::new(Location::caller(), code, units, slots))
+            sites.find(Key::new(Location::caller(), code, self.site, units, slots))
         });
         if site.as_mut().is_some_and(|(site, _)| site.is_tiny()) {
             // No other worker is needed, so it does not matter whether they are busy.

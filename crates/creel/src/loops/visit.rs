@@ -102,6 +102,37 @@ impl Pool {
         });
     }
 
+    /// Calls `f(range, worker)` for ranges that together cover `range`, each index once. Blocks until
+    /// all calls are done. The pool chooses the ranges, so use this only if you can treat the indices
+    /// one by one, for example in an inner loop that the compiler can vectorize.
+    ///
+    /// `worker` is below the number of workers, and no other thread has the same one during the loop.
+    /// You can therefore use it to choose a buffer. [`Scratch`](crate::Scratch) does that for you.
+    ///
+    /// # Panics
+    /// Resumes the first panic of `f`.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let sum = AtomicU64::new(0);
+    /// pool.for_each_range(1..101, |range, worker| {
+    ///     assert!(worker < 2);
+    ///     sum.fetch_add(range.sum::<usize>() as u64, Ordering::Relaxed);
+    /// });
+    /// assert_eq!(sum.into_inner(), 5050);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn for_each_range(&self, range: Range<usize>, f: impl Fn(Range<usize>, usize) + Sync) {
+        let begin = range.start;
+        self.run(usize::MAX, range.len(), move |part, worker| {
+            f(begin + part.start..begin + part.end, worker);
+        });
+    }
+
     /// Calls `f(chunk)` once for each chunk of `len` items, on all workers. The last chunk may be
     /// shorter. Blocks until all chunks are done.
     ///

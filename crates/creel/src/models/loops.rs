@@ -211,3 +211,27 @@ fn workers_that_wait_for_each_other() {
         );
     });
 }
+
+#[test]
+fn members_of_a_gang_run_regions_together() {
+    check(|| {
+        let pool = pool(2);
+        let mut gang = pool.gang(2).unwrap();
+        for failing in [false, true] {
+            let arrived = AtomicUsize::new(0);
+            gang.run(|member| {
+                if failing && member.index() == 1 {
+                    return member.break_barriers();
+                }
+                arrived.fetch_add(1, Ordering::Relaxed);
+                let passed = member.try_barrier().is_ok();
+                assert_eq!(passed, !failing);
+                if passed {
+                    assert_eq!(arrived.load(Ordering::Relaxed), 2);
+                }
+            });
+        }
+        drop(gang);
+        visit_each_once(&pool, 3);
+    });
+}

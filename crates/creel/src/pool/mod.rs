@@ -89,6 +89,9 @@ pub struct Pool {
     /// The maximum number of workers of loops that are called through this value. It is lower than
     /// the number of workers after [`with_max_workers`](Self::with_max_workers).
     pub(crate) most: usize,
+    /// The number under which loops that are called through this value are learned, or 0. See
+    /// [`with_site`](Self::with_site).
+    pub(crate) site: u64,
     /// Keeps the workers alive. `None` for a handle.
     owner: Option<Arc<Owner>>,
 }
@@ -302,6 +305,7 @@ impl Clone for Pool {
             shared: Arc::clone(&self.shared),
             balance: self.balance,
             most: self.most,
+            site: self.site,
             owner: self.owner.clone(),
         }
     }

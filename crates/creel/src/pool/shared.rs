@@ -10,7 +10,7 @@ use super::{
 use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
-    sync::{AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
+    sync::{AtomicBool, AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
     task::{Stranded, Tasks},
     time::timers::Timers,
     worker::{
@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(super) absent: super::away::Absent,
     /// The number of sessions that are running.
     pub(crate) sessions: AtomicUsize,
+    /// Whether the pool has a gang. The swap that forms a gang acquires what the last one released.
+    pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
 }
@@ -89,6 +91,7 @@ impl Shared {
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
+            has_gang: AtomicBool::new(false),
             pus: available.pus,
             slots,
         });

@@ -7,6 +7,7 @@
 //! | function | returns |
 //! |---|---|
 //! | `current` | the mask of the calling thread |
+//! | `process_mask` | that mask, or all of OpenMP's places if OpenMP has narrowed it |
 //! | `set` | sets the mask of a thread, where 0 is the calling thread |
 //! | `thread` | the id of the calling thread |
 //! | `pu` | the PU on which the calling thread runs |
@@ -20,10 +21,19 @@
 mod linux;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{current, pu, set, thread};
+#[cfg(target_os = "linux")]
+mod openmp;
+#[cfg(target_os = "linux")]
+pub(crate) use openmp::process_mask;
+#[cfg(target_os = "linux")]
+pub(crate) use openmp::process_mask as mask_of_files;
 // Android moves threads between cpusets as it likes, so we claim no masks there. We only read the
 // present one.
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(target_os = "android")]
 pub(crate) use linux::current as mask_of_files;
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::current as process_mask;
 
 #[cfg(windows)]
 mod windows;

@@ -264,3 +264,13 @@ fn a_mask_outside_the_cpuset_has_priority() {
         (3, "the affinity mask (4-6)".into())
     );
 }
+
+#[test]
+fn a_hidden_file_system_of_control_groups_is_noted() {
+    let hidden = v2("/a").file("proc/self/mountinfo", "31 23 8:1 / / rw - ext4 disk rw\n");
+    let machine = hidden.machine();
+    let [note] = machine.notes() else {
+        panic!("{:?}", machine.notes());
+    };
+    assert!(note.contains("no file system shows it"), "{note}");
+}

@@ -1,15 +1,19 @@
 //! The call sites of loops. For each place that calls a loop, we remember its cost and the bounds
 //! of its shares.
 //!
-//! This is a small fixed table. The key consists of the place in the source, the closure's code and
-//! the number of units. The code is part of the key because a generic function has one place but
-//! many closures. If a site is not in the table, its loop is divided evenly, and the site replaces
+//! This is a small fixed table. The key consists of the place in the source, the closure's code, the
+//! number of units, and a number that the caller may choose ([`Pool::with_site`]). The code is part
+//! of the key because a generic function has one place but many closures. The caller's number is
+//! part of it because a function that takes a function pointer has one closure for many loops. If a
+//! site is not in the table, its loop is divided evenly, and the site replaces
 //! the one that was used least recently. The table never changes a result. It only decides which
 //! worker visits which items.
 //!
 //! A loop may not be worth waking the sleeping workers on its own. All sites together decide
 //! whether to wake them ([`Alone`]), because a program often calls small loops one after the other
 //! from many places.
+//!
+//! [`Pool::with_site`]: crate::Pool::with_site
 
 use super::call::{Even, Grain};
 use std::panic::Location;
@@ -17,9 +21,13 @@ use std::panic::Location;
 /// The size of the table: the number of sets, and of sites in each set.
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
-/// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`.
+/// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`. Of the
+/// calls that are too short to be shared, we time one in `TINY_TIMED_EVERY`, because a call that
+/// has become long is only noticed when it is timed. The last number is odd, because two loops that
+/// share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
+const TINY_TIMED_EVERY: u64 = 15;
 /// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
 /// of calling workers that spin.
 const SPREAD_NS: u64 = 300;
@@ -53,6 +61,8 @@ pub(in crate::loops) struct Key {
     /// The addresses of the place in the source and of the closure's code.
     place: usize,
     code: usize,
+    /// The number that the caller has chosen, or 0.
+    chosen: u64,
     units: usize,
     slots: usize,
 }
@@ -83,6 +93,9 @@ pub(in crate::loops) struct Site {
     calls: u64,
     /// The average duration of a call on one thread, in ns.
     total_ns: u64,
+    /// The duration of the last timed call, if it was far above the average or far below it. We
+    /// then time the next call, and believe the two if they agree. Otherwise it is 0.
+    jumped_ns: u64,
     /// The shortest duration of each share in the last few timed calls. We use the minimum, because
     /// disturbances only increase the duration.
     costs: Vec<u64>,
@@ -112,16 +125,19 @@ pub(in crate::loops) enum Plan {
 }
 
 impl Key {
-    /// Creates a key. `code` is the address of the closure's code.
+    /// Creates a key. `code` is the address of the closure's code, and `chosen` the number that the
+    /// caller has chosen.
     pub(in crate::loops) fn new(
         place: &'static Location<'static>,
         code: usize,
+        chosen: u64,
         units: usize,
         slots: usize,
     ) -> Self {
         Self {
             place: std::ptr::from_ref(place).addr(),
             code,
+            chosen,
             units,
             slots,
         }
@@ -129,7 +145,8 @@ impl Key {
 
     /// Returns the index of the set for this key.
     fn set(self) -> usize {
-        let addresses = self.place as u64 ^ (self.code as u64).rotate_left(23);
+        let addresses =
+            self.place as u64 ^ (self.code as u64).rotate_left(23) ^ self.chosen.rotate_left(47);
         let numbers = self.units as u64 ^ (self.slots as u64).rotate_left(41);
         let mixed = addresses.wrapping_add(numbers.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         (mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (u64::BITS - SETS.ilog2())) as usize
@@ -217,8 +234,8 @@ impl Site {
     /// be small and need not be measured this time. Otherwise [`plan`](Self::plan) decides how to
     /// run it.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
-        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TIMED_EVERY);
-        let tiny = cache && self.total_ns < SPREAD_NS;
+        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TINY_TIMED_EVERY);
+        let tiny = cache && self.total_ns < SPREAD_NS && self.jumped_ns == 0;
         self.calls += u64::from(tiny);
         tiny
     }
@@ -244,9 +261,11 @@ impl Site {
         let call = self.calls;
         self.calls += 1;
         let learning = self.uneven && self.moves < MOVES_MAX;
-        let timed = call < TIMED_AT_FIRST || learning || call.is_multiple_of(TIMED_EVERY);
+        let small = self.total_ns < SPREAD_NS;
+        let every = if small { TINY_TIMED_EVERY } else { TIMED_EVERY };
+        let timed =
+            call < TIMED_AT_FIRST || learning || call.is_multiple_of(every) || self.jumped_ns > 0;
         if call >= TIMED_AT_FIRST {
-            let small = self.total_ns < SPREAD_NS;
             let wake_pays = cold.is_none_or(|pays_ns| {
                 self.total_ns > pays_ns || !small && alone.wakes(now_ns(), self.total_ns, pays_ns)
             });
@@ -277,12 +296,25 @@ impl Site {
     }
 
     /// Learns the duration of a call that its caller ran alone.
+    ///
+    /// A single bad measurement, for example because the thread was preempted, must not count for
+    /// much. Two in a row on the same side of the average are a change of the loop.
     pub(in crate::loops) fn learn_total(&mut self, ns: u64) {
-        self.total_ns = match self.total_ns {
-            0 => ns,
-            // A single bad measurement, for example because the thread was preempted, must not
-            // count for much.
-            total => (3 * total + ns.min(4 * total + CLAIM_NS)) / 4,
+        let (total, before) = (self.total_ns, self.jumped_ns);
+        let is_above = |ns: u64| ns > 4 * total + CLAIM_NS;
+        let is_below = |ns: u64| 4 * ns + CLAIM_NS < total;
+        self.jumped_ns = 0;
+        self.total_ns = if total == 0 {
+            ns
+        } else if is_above(ns) && is_above(before) {
+            ns.min(before)
+        } else if is_below(ns) && before > 0 && is_below(before) {
+            ns.max(before)
+        } else {
+            if is_above(ns) || is_below(ns) {
+                self.jumped_ns = ns.max(1);
+            }
+            (3 * total + ns.min(4 * total + CLAIM_NS)) / 4
         };
     }
 
@@ -350,7 +382,7 @@ mod tests {
     const LOOP_NS: u64 = 8_000;
 
     fn key(code: usize) -> Key {
-        Key::new(Location::caller(), code, 256, 2)
+        Key::new(Location::caller(), code, 0, 256, 2)
     }
 
     /// Calls sites of `closures` closures often enough to be known.
@@ -412,7 +444,7 @@ mod tests {
         let mut sites = Sites::default();
         for (ns, small) in [(SPREAD_NS / 2, true), (SPREAD_NS * 2, false)] {
             let (mut tiny, code) = (0, ns as usize);
-            for _ in 0..TIMED_EVERY {
+            for _ in 0..TINY_TIMED_EVERY {
                 let (site, alone) = sites.find(key(code));
                 if site.is_tiny() {
                     tiny += 1;
@@ -421,9 +453,50 @@ mod tests {
                     site.learn_total(ns);
                 }
             }
-            let most = TIMED_EVERY - TIMED_AT_FIRST;
+            let most = TINY_TIMED_EVERY - TIMED_AT_FIRST;
             assert_eq!(tiny, if small { most } else { 0 }, "{ns} ns");
         }
+    }
+
+    /// Two loops may share a site, for example if they are called through a function pointer.
+    #[test]
+    fn a_loop_that_becomes_long_is_shared_after_a_few_calls() {
+        const LONG_NS: u64 = 1_000_000;
+        let mut sites = Sites::default();
+        let (mut shared, mut calls) = (None, 0);
+        for call in 0..200 {
+            let (site, alone) = sites.find(key(1));
+            let ns = if call < 40 { SPREAD_NS / 8 } else { LONG_NS };
+            let plan = match site.is_tiny() {
+                true => continue,
+                false => site.plan(alone, Some(WAKE_NS), || call * LONG_NS),
+            };
+            if call >= 40 && matches!(plan, Plan::Spread { .. }) {
+                shared.get_or_insert(call - 40);
+                calls += 1;
+            }
+            let (Plan::Inline { timed } | Plan::Spread { timed, .. }) = plan;
+            if timed {
+                site.learn_total(ns);
+            }
+        }
+        let first = shared.expect("the long loop must be shared");
+        assert!(first <= TINY_TIMED_EVERY + 2, "shared after {first} calls");
+        assert_eq!(calls, 160 - first, "and every time from then on");
+    }
+
+    #[test]
+    fn a_single_bad_measurement_does_not_count_for_much() {
+        let mut site = Site::default();
+        site.reset(key(1));
+        for _ in 0..4 {
+            site.learn_total(LOOP_NS);
+        }
+        site.learn_total(1000 * LOOP_NS);
+        assert!(site.total_ns() < 2 * LOOP_NS, "{}", site.total_ns());
+        site.learn_total(LOOP_NS);
+        site.learn_total(1000 * LOOP_NS);
+        assert!(site.total_ns() < 3 * LOOP_NS, "{}", site.total_ns());
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Groups {
         }
     }
 
+    /// Returns whether the process is in any control group.
+    pub(super) fn is_any(&self) -> bool {
+        !self.lines.is_empty() || self.cpuset.is_some()
+    }
+
     /// Returns the path of the group in the hierarchy of a mount.
     fn path(&self, controller: Controller, mount: &Mount) -> Option<&str> {
         let line = self.lines.iter().find(|(names, _)| match mount.version {

@@ -27,6 +27,13 @@ use crate::types::{Constraint, CpuSet, Error, Rule};
 pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
     let mounts = mounts::read(tree);
     let groups = Groups::read(tree);
+    if mounts.is_empty() && groups.is_any() {
+        tree.note(
+            "this process is in a control group, but no file system shows it: CPU quotas and other \
+             limits of control groups are hidden"
+                .into(),
+        );
+    }
     let mut constraints = Vec::new();
     for controller in [
         Controller::Cpuset,

@@ -1,0 +1,54 @@
+//! Loops that share one call site, because they are called through a function pointer.
+
+use creel::{Pool, Wait};
+use std::time::{Duration, Instant};
+
+const ITEMS: usize = 64;
+
+/// Calls every loop of this test, as a C interface would.
+fn call(pool: &Pool, body: &(dyn Fn(usize) + Sync)) {
+    pool.for_each(0..ITEMS, body);
+}
+
+fn tiny(pool: &Pool) {
+    call(pool, &|index| {
+        std::hint::black_box(index);
+    });
+}
+
+/// Calls a heavy loop, and returns whether it was shared out. A loop that is not shared is one
+/// block. A shared one has more, also if all other workers come too late to take one.
+fn is_shared(pool: &Pool) -> bool {
+    let blocks = || -> u64 { pool.stats().workers.iter().map(|w| w.loop_pieces).sum() };
+    let before = blocks();
+    call(pool, &|_| {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_micros(50) {}
+    });
+    blocks() - before > 1
+}
+
+/// Parked workers are never left out because other programs use the CPUs.
+fn pool() -> Pool {
+    let builder = Pool::builder().workers(4).wait(Wait::Park);
+    builder.build().unwrap()
+}
+
+#[test]
+fn a_heavy_loop_after_tiny_ones_is_shared_if_it_has_a_site_of_its_own() {
+    let pool = pool();
+    for _ in 0..40 {
+        tiny(&pool.with_site(1));
+    }
+    assert!(is_shared(&pool.with_site(2)));
+}
+
+#[test]
+fn a_loop_that_becomes_heavy_is_shared_after_a_few_calls() {
+    let pool = pool();
+    for _ in 0..40 {
+        tiny(&pool);
+    }
+    let heavy: Vec<bool> = (0..24).map(|_| is_shared(&pool)).collect();
+    assert!(heavy[17..].contains(&true), "{heavy:?}");
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package creel
+
+func processMask() cpuSet { return nil }

@@ -1,0 +1,22 @@
+/** The path of the tool in this package. */
+export const tool: string;
+
+
+/** What `creel topo --format json` prints. docs/schema.md describes all of it. */
+export interface Topology {
+  budget: { workers: number; [key: string]: unknown };
+  [key: string]: unknown;
+}
+
+/**
+ * Returns the machine and the budget. With `root`, it reads the files below that folder, which is
+ * meant for tests. Throws an error if the tool is missing or fails.
+ */
+export function topo(options?: { root?: string }): Topology;
+
+/**
+ * Returns the number of usable cores, with quotas rounded down. It is at least 1. This function
+ * starts a process, which takes some milliseconds, so keep the result. Throws an error if the tool
+ * is missing or fails.
+ */
+export function workers(): number;

@@ -1,0 +1,114 @@
+"""Applies the number of workers to the libraries that are loaded."""
+
+import os
+import sys
+from typing import List, NamedTuple, Optional
+
+from ._library import library as _creel
+
+# Libraries read these variables when they are loaded. Most of BLAS honours the first one.
+_VARIABLES = [
+    "OMP_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "NUMBA_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "LOKY_MAX_CPU_COUNT",
+    "PYTHON_CPU_COUNT",
+]
+# The module that reads a variable when it is imported. It is too late for the variable then.
+_READERS = {
+    "NUMEXPR_MAX_THREADS": "numexpr",
+    "NUMBA_NUM_THREADS": "numba",
+    "POLARS_MAX_THREADS": "polars",
+}
+
+
+class Change(NamedTuple):
+    """What `apply` did with one library or variable."""
+
+    what: str
+    before: Optional[int]
+    after: Optional[int]
+    note: str = ""
+
+    def __str__(self) -> str:
+        before = "unset" if self.before is None else self.before
+        after = "unset" if self.after is None else self.after
+        text = f"{self.what}: {before} -> {after}"
+        return f"{text} ({self.note})" if self.note else text
+
+
+def apply(workers: Optional[int] = None) -> List[Change]:
+    """Size the libraries that are loaded, and the variables for those that are loaded later.
+
+    It sets the pools that threadpoolctl finds (OpenMP, OpenBLAS, MKL, BLIS, if that package is
+    installed), torch, numexpr and numba. It sets variables that are not set yet. It never raises a
+    number that a library has, because the program may have chosen it. Returns what it did; nothing
+    is printed.
+
+        >>> import creel
+        >>> for change in creel.apply():
+        ...     print(change)  # doctest: +SKIP
+        OMP_NUM_THREADS: unset -> 4
+    """
+    if workers is None:
+        workers = _creel.creel_workers()
+    if workers < 1:
+        raise ValueError(f"a program has at least one worker, not {workers}")
+    return [*_threadpoolctl(workers), *_modules(workers), *_variables(workers)]
+
+
+def _threadpoolctl(workers):
+    try:
+        import threadpoolctl
+    except ImportError:
+        return
+    before = {pool["filepath"]: pool for pool in threadpoolctl.threadpool_info()}
+    if all(pool["num_threads"] <= workers for pool in before.values()):
+        for pool in before.values():
+            yield Change(_name(pool), pool["num_threads"], pool["num_threads"], "low enough")
+        return
+    limits = {}
+    for pool in before.values():
+        limits[pool["prefix"]] = min(workers, pool["num_threads"])
+    threadpoolctl.threadpool_limits(limits=limits)
+    for pool in threadpoolctl.threadpool_info():
+        old = before.get(pool["filepath"], pool)["num_threads"]
+        new = pool["num_threads"]
+        yield Change(_name(pool), old, new, "" if new < old else "low enough")
+
+
+def _name(pool):
+    return f"{pool['internal_api']} ({os.path.basename(pool['filepath'])})"
+
+
+def _modules(workers):
+    for name, read, write in [
+        ("torch", "get_num_threads", "set_num_threads"),
+        ("numexpr", "get_num_threads", "set_num_threads"),
+        ("numba", "get_num_threads", "set_num_threads"),
+    ]:
+        module = sys.modules.get(name)
+        if module is None or not hasattr(module, write):
+            continue
+        read = getattr(module, read, lambda: getattr(sys.modules[name], "nthreads", workers))
+        before = read()
+        if before <= workers:
+            yield Change(name, before, before, "low enough")
+            continue
+        getattr(module, write)(workers)
+        yield Change(name, before, workers)
+
+
+def _variables(workers):
+    for name in _VARIABLES:
+        value = os.environ.get(name)
+        reader = _READERS.get(name)
+        if value is not None:
+            number = int(value) if value.isdigit() else None
+            yield Change(name, number, number, "you have set it")
+        elif reader in sys.modules:
+            yield Change(name, None, None, f"{reader} has read it already")
+        else:
+            os.environ[name] = str(workers)
+            yield Change(name, None, workers, "for what is loaded later")

@@ -34,6 +34,8 @@ pub const DEPART_MS_MAX: Ms = !TRAVELLER;
 const WORDS_MAX: usize = 1 << 31;
 /// The index stores the place of every 16th traveller.
 const INDEX_STRIDE: usize = 16;
+/// The number of travellers that one task packs.
+const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
 
 /// Returns the number of bits of a turn at a junction with `degree` outgoing roads.
 #[inline]
@@ -161,7 +163,6 @@ impl Plans {
         scratch: impl FnMut(usize) -> S,
         traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
-        const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
         let parts = 0..cars.div_ceil(TRAVELLERS_PER_BLOCK) as usize;
         let mut scratch = pool.scratch(scratch);
         let parts = pool.try_map_indexed((parts, &mut scratch), |index, (_, scratch)| {
@@ -171,6 +172,11 @@ impl Plans {
                 .try_for_each(|car| plans.push(&traveller(car, scratch)?, car))
                 .map(|()| plans)
         })?;
+        Self::concatenate(parts, cars)
+    }
+
+    /// Joins the plans of several blocks of travellers.
+    fn concatenate(parts: Vec<Self>, cars: u32) -> Result<Self, NetworkError> {
         let words: usize = parts.iter().map(|part| part.words.len() - 1).sum();
         if words >= WORDS_MAX {
             return Err(NetworkError(
@@ -193,6 +199,24 @@ impl Plans {
         Ok(plans)
     }
 
+    /// Packs the given plans, in parallel on the pool.
+    ///
+    /// # Errors
+    /// Returns an error if a plan is too long or departs too late.
+    pub fn from_slice(pool: &Pool, travellers: &[Traveller]) -> Result<Self, NetworkError> {
+        let parts = travellers.chunks(TRAVELLERS_PER_BLOCK as usize);
+        let parts: Vec<&[Traveller]> = parts.collect();
+        let parts = pool.try_map_indexed(&parts, |index, part| {
+            let begin = index as u32 * TRAVELLERS_PER_BLOCK;
+            let mut plans = Self::default();
+            (begin..)
+                .zip(part.iter())
+                .try_for_each(|(car, traveller)| plans.push(traveller, car))
+                .map(|()| plans)
+        })?;
+        Self::concatenate(parts, travellers.len() as u32)
+    }
+
     /// Packs the given plans.
     ///
     /// # Errors
@@ -207,7 +231,7 @@ impl Plans {
         Ok(plans)
     }
 
-    fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
+    pub(crate) fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
         let fail = |reason| Err(NetworkError(format!("traveller {}: {reason}", number + 1)));
         let Traveller { trips, .. } = traveller;
         let words: usize = trips.iter().map(|(_, route)| route.0.len() + 1).sum();
@@ -289,6 +313,13 @@ impl Plans {
         after
             .nth(traveller as usize % INDEX_STRIDE)
             .expect("the traveller's number is less than the number of travellers")
+    }
+
+    /// Returns the places of the plan of a traveller.
+    pub(crate) fn places_of(&self, traveller: u32) -> std::ops::Range<u32> {
+        let begin = self.plan_start(traveller);
+        let next = self.plan_starts_from(begin).nth(1);
+        begin..next.unwrap_or(self.end() - 1)
     }
 
     /// Returns the traveller whose plan contains a place.

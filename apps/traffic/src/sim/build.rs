@@ -252,7 +252,7 @@ impl TileBuilder<'_> {
         let entries: Vec<u32> = (tile.first_link..).take(tile.entries.len()).collect();
         let rights = std::mem::take(&mut self.priority);
         let rights = rights.finish(self.network, physics, &self.exits, &entries);
-        tile.crossed = vec![0; rights.movements()];
+        tile.crossed = vec![Crossings::default(); rights.movements()];
         tile.approaching = vec![VecDeque::new(); rights.watched_exits()];
         tile.right_of_way = Arc::new(rights);
         tile.nodes.push(Node {

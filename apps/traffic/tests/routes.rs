@@ -169,7 +169,7 @@ fn prepared_plans_come_back_and_damage_is_detected() {
     let (plans, _) = gravity::plans(&pool, &network, &router, &gravity).unwrap();
     let mut bytes = Vec::new();
     prepared::write(&mut bytes, &network, 7, &plans, &Names::default()).unwrap();
-    let read = |bytes: &[u8], key| prepared::read(bytes, &pool, &network, key);
+    let read = |bytes: &[u8], key| prepared::read(bytes, &network, key);
     let (back, _) = read(&bytes, 7).unwrap();
     for car in 0..50 {
         assert_eq!(back.trips(&network, car), plans.trips(&network, car));
@@ -179,7 +179,7 @@ fn prepared_plans_come_back_and_damage_is_detected() {
         Err(prepared::PreparedError::Other)
     ));
     let other = Network::new(random_network(3)).unwrap();
-    assert!(prepared::read(&bytes[..], &pool, &other, 7).is_err());
+    assert!(prepared::read(&bytes[..], &other, 7).is_err());
     for place in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[place] ^= 1;

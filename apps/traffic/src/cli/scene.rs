@@ -376,7 +376,7 @@ impl Scene {
         match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error).with_context(|| cannot_read(path)),
-            Ok(file) => match prepared::read(BufReader::new(file), pool, network, key) {
+            Ok(file) => match prepared::read(BufReader::new(file), network, key) {
                 Ok((plans, names)) => return Ok((Arc::new(plans), names)),
                 Err(PreparedError::Other) => {}
                 Err(PreparedError::Io(error)) => {

@@ -119,7 +119,8 @@ pub fn plans_with_progress(
         })
     });
     let travellers = travellers.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let plans = Plans::from_slice(pool, &travellers)?;
+    let mut plans = Plans::from_slice(pool, &travellers)?;
+    plans.set_made_for(network);
     let stay = travellers.iter().filter(|one| one.trips.is_empty()).count();
     Ok((plans, stay as u32))
 }

@@ -58,6 +58,9 @@ pub struct Plans {
     /// The places of travellers 0, 16, 32 and so on.
     index: Vec<u32>,
     travellers: u32,
+    /// The network that these plans were made for, as a hash, or 0 if we do not know it.
+    #[serde(skip)]
+    made_for: u64,
 }
 
 impl Default for Plans {
@@ -66,6 +69,7 @@ impl Default for Plans {
             words: vec![END],
             index: Vec::new(),
             travellers: 0,
+            made_for: 0,
         }
     }
 }
@@ -187,6 +191,7 @@ impl Plans {
             words: Vec::with_capacity(words + 1),
             index: Vec::with_capacity((cars as usize).div_ceil(INDEX_STRIDE)),
             travellers: cars,
+            made_for: 0,
         };
         for part in parts {
             let begin = plans.words.len() as u32;
@@ -397,8 +402,19 @@ impl Plans {
         trips
     }
 
+    /// Notes that all routes were computed for this network, so that [`fits`](Self::fits) does not
+    /// need to follow them.
+    pub(crate) fn set_made_for(&mut self, network: &Network) {
+        self.made_for = network.partition_fingerprint();
+    }
+
     /// Returns whether the plans are valid for this network.
     pub(crate) fn fits(&self, network: &Network, loops: &Pool) -> bool {
+        if self.made_for != 0 && self.made_for == network.partition_fingerprint() {
+            return true;
+        }
+        // The ends of the links alone fit better into a cache than the links do.
+        let heads: Vec<u32> = network.links().iter().map(|link| link.to).collect();
         let all = self.words.len();
         let begins = |place: &u32| {
             let word = self.words.get(*place as usize);
@@ -419,13 +435,13 @@ impl Plans {
                 .map_or(all - 1, |&end| end as usize);
             let travellers = INDEX_STRIDE.min(self.len() - block * INDEX_STRIDE);
             let words = &self.words[self.index[block] as usize..end];
-            fits(network, words) == Some(travellers)
+            fits(network, &heads, words) == Some(travellers)
         })
     }
 }
 
 /// Returns the number of plans in `words`, or `None` if a turn does not exist in this network.
-fn fits(network: &Network, words: &[u32]) -> Option<usize> {
+fn fits(network: &Network, heads: &[u32], words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);
     // A repeating plan without any road would loop for ever at one instant.
@@ -449,7 +465,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
                 if trips == 0 {
                     return None;
                 }
-                junction = follow_turns(network, junction, turns)?;
+                junction = follow(network, heads, junction, turns)?;
                 stays = false;
             }
         }
@@ -460,7 +476,23 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
 }
 
 /// Returns the junction to which the turns of a word lead, or `None` if a turn does not exist.
-pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
+pub(crate) fn follow_turns(network: &Network, junction: u32, turns: u32) -> Option<u32> {
+    let head = |link: u32| network.links()[link as usize].to;
+    follow_by(network, head, junction, turns)
+}
+
+/// Like [`follow_turns`], with the junctions at which the links end in a list of their own.
+fn follow(network: &Network, heads: &[u32], junction: u32, turns: u32) -> Option<u32> {
+    follow_by(network, |link| heads[link as usize], junction, turns)
+}
+
+#[inline]
+fn follow_by(
+    network: &Network,
+    head: impl Fn(u32) -> u32,
+    mut junction: u32,
+    mut turns: u32,
+) -> Option<u32> {
     while turns != 1 {
         let out = network.out(junction);
         let bits = turn_bits(out.len() as u32);
@@ -469,7 +501,7 @@ pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32)
         if turn >= out.len() as u32 || turns == 0 {
             return None;
         }
-        junction = network.links()[(out.start + turn) as usize].to;
+        junction = head(out.start + turn);
     }
     Some(junction)
 }

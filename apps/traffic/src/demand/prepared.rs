@@ -5,7 +5,6 @@
 
 use super::Plans;
 use crate::network::{Names, Network};
-use creel::Pool;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -63,7 +62,7 @@ pub fn write(
     names: &Names,
 ) -> io::Result<()> {
     let content = Content {
-        network: network.fingerprint(),
+        network: network.partition_fingerprint(),
         key,
         plans,
         names,
@@ -75,14 +74,14 @@ pub fn write(
     to.write_all(&crc32fast::hash(&bytes).to_le_bytes())
 }
 
-/// Reads plans that [`write`] has written, with the names of the cars.
+/// Reads plans that [`write`] has written, with the names of the cars. It detects damaged files. Do
+/// not use files from a source that you do not trust, because a forged file can cause a panic.
 ///
 /// # Errors
 /// Returns an error if the stream fails, if the file is damaged, or if it is for another network or
 /// another `key`.
 pub fn read(
     mut from: impl Read,
-    pool: &Pool,
     network: &Network,
     key: u64,
 ) -> Result<(Plans, Names), PreparedError> {
@@ -117,11 +116,14 @@ pub fn read(
     }
     let content: Content<Plans, Names> = postcard::from_bytes(bytes)
         .map_err(|_| PreparedError::Malformed("the content cannot be decoded"))?;
-    if (content.network, content.key) != (network.fingerprint(), key) {
+    if (content.network, content.key) != (network.partition_fingerprint(), key) {
         return Err(PreparedError::Other);
     }
-    if !content.plans.fits(network, pool) {
-        return Err(PreparedError::Malformed("the plans do not fit the network"));
-    }
-    Ok((content.plans, content.names))
+    let Content {
+        mut plans, names, ..
+    } = content;
+    // Following all routes takes as long as computing them. Therefore we rely on the checksum and
+    // on the hash of the network.
+    plans.set_made_for(network);
+    Ok((plans, names))
 }

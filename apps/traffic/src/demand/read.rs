@@ -196,7 +196,8 @@ pub fn demand_with_progress(
         let itinerary = &itineraries[car as usize];
         traveller(network, router.as_ref().zip(query.as_mut()), itinerary)
     });
-    let plans = Plans::from_slice(pool, &travellers)?;
+    let mut plans = Plans::from_slice(pool, &travellers)?;
+    plans.set_made_for(network);
     drop(travellers);
     for (car, itinerary) in itineraries.iter().enumerate() {
         if plans.stays(car as u32) && !itinerary.is_empty() {

@@ -495,6 +495,15 @@ impl Network {
         self.geographic
     }
 
+    /// Returns a hash of the network and of its partition into tiles. Two different inputs have the
+    /// same hash only by accident.
+    pub(crate) fn partition_fingerprint(&self) -> u64 {
+        let mut stream = Stream::new(self.fingerprint());
+        self.tiles()
+            .for_each(|tile| stream.mix(u64::from(tile.end)));
+        stream.value()
+    }
+
     /// Returns a hash of the network. It does not depend on the tiles. Two different networks have
     /// the same hash only by accident. We use it to check that a snapshot belongs to a network.
     pub fn fingerprint(&self) -> u64 {

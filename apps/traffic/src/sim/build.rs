@@ -317,13 +317,3 @@ fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
         }
     }
 }
-
-/// Returns a hash of the network and of its partition into tiles. Two different inputs have the
-/// same hash only by accident.
-pub(super) fn partition_fingerprint(network: &Network) -> u64 {
-    let mut stream = crate::random::Stream::new(network.fingerprint());
-    network
-        .tiles()
-        .for_each(|tile| stream.mix(u64::from(tile.end)));
-    stream.value()
-}

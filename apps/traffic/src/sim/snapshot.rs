@@ -5,7 +5,7 @@
 
 use super::detours::Detours;
 use super::reroute::Rerouting;
-use super::{Rules, Simulation, Tile, build};
+use super::{Rules, Simulation, Tile};
 use crate::demand::Plans;
 use crate::network::{Ms, Network, Physics, Program};
 use creel::Pool;
@@ -179,6 +179,6 @@ impl Simulation {
 
     /// Returns a hash that identifies this network and its partition into tiles.
     fn fingerprint(&self) -> u64 {
-        build::partition_fingerprint(&self.network)
+        self.network.partition_fingerprint()
     }
 }

@@ -487,7 +487,7 @@ fn incidents_happen_on_time_on_any_number_of_workers_and_after_a_resume() {
         assert!(value(row, "routeLength") > 0.0, "{row}");
     }
     let bad = run(&[&city[..], &["--incidents", half]].concat());
-    assert_eq!(bad.status.code(), Some(1), "{bad:?}");
+    assert_eq!(bad.status.code(), Some(65), "{bad:?}");
     std::fs::write(table, "20,7,vanish\n").unwrap();
     let bad = run(&[&city[..], &["--incidents", table]].concat());
     assert_eq!(bad.status.code(), Some(65), "{bad:?}");

@@ -69,7 +69,7 @@ fn hcm(major_per_hour: f64, critical_s: f64, follow_up_s: f64) -> f64 {
 }
 
 #[test]
-fn a_minor_road_has_the_capacity_of_the_highway_capacity_manual() {
+fn minor_road_capacity_matches_the_highway_capacity_manual() {
     // The movement, the roads with priority over it, the critical gap and the follow-up time.
     let movements: [(&str, u32, &[[u32; 2]], f64, f64); 4] = [
         ("through", 5, &[[0, 1], [2, 3]], 6.5, 4.0),

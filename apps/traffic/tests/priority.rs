@@ -68,10 +68,13 @@ fn hcm(major_per_hour: f64, critical_s: f64, follow_up_s: f64) -> f64 {
     major_per_hour * (-flow * critical_s).exp() / (1.0 - (-flow * follow_up_s).exp())
 }
 
+/// A movement of the minor road: its name, the link that it enters, the roads with priority over it,
+/// the critical gap and the follow-up time.
+type Minor = (&'static str, u32, &'static [[u32; 2]], f64, f64);
+
 #[test]
 fn minor_road_capacity_matches_the_highway_capacity_manual() {
-    // The movement, the roads with priority over it, the critical gap and the follow-up time.
-    let movements: [(&str, u32, &[[u32; 2]], f64, f64); 4] = [
+    let movements: [Minor; 4] = [
         ("through", 5, &[[0, 1], [2, 3]], 6.5, 4.0),
         ("left", 3, &[[0, 1], [2, 3]], 7.1, 3.5),
         ("right", 1, &[[0, 1]], 6.2, 3.3),
@@ -104,10 +107,6 @@ fn minor_road_capacity_matches_the_highway_capacity_manual() {
                 flow += per_hour(&mut simulation, &network, 4, 4) / 3.0;
             }
             let expected = hcm(major, critical_s, follow_up_s);
-            println!(
-                "{name} {major} {flow:.0} {expected:.0} {:.3}",
-                flow / expected
-            );
             assert!(
                 (flow / expected - 1.0).abs() < 0.1,
                 "{name}, {major} cars per hour on the major road: {flow} instead of {expected}"

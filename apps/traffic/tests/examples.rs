@@ -4,6 +4,8 @@
 mod frame;
 #[path = "../examples/lockstep.rs"]
 mod lockstep;
+#[path = "../examples/rollback.rs"]
+mod rollback;
 
 use creel::Pool;
 use creel_traffic::city::City;
@@ -43,4 +45,12 @@ fn lockstep_copies_agree_and_a_cheat_is_detected() {
     let [first, second] = lockstep::match_up(20, Some(5)).unwrap();
     assert!(first.is_err());
     assert!(second.unwrap_err().to_string().contains("turn"));
+}
+
+#[test]
+fn copies_with_rollback_agree() {
+    let [first, second] = rollback::match_up(200).unwrap();
+    let (first, second) = (first.unwrap(), second.unwrap());
+    assert_eq!(first.hash, second.hash);
+    assert!(first.again > 0 && second.again > 0);
 }

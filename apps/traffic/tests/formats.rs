@@ -180,7 +180,7 @@ fn sumo_networks_lights_and_routes_drive() {
     let green = |name: &str| greens[usize::from(network.links()[links[name] as usize].approach)];
     assert_eq!(
         (offset_ms, green("ab"), green("cb")),
-        (10_000, (0, 30_000), (35_000, 60_000))
+        (10_000, (0, 35_000), (35_000, 60_000))
     );
     let routes = "<routes><route id='r' edges='cb bd'/><vehicle id='1' depart='3' route='r'/>
         <vehicle id='2' depart='4.5'><route edges='ab bd'/></vehicle><trip id='3' depart='5' from='ab' to='bd'/>
@@ -353,7 +353,7 @@ fn roads_and_demand_survive_a_round_trip_through_files() {
         link.approach = u8::from(link.to == 20 && link.from == 19);
     }
     let network = Network::new(plan).unwrap();
-    let router = Router::new(&network);
+    let router = Router::new(&pool(), &network);
     let wishes = gravity::Gravity {
         cars: 50,
         within_ms: 600_000,

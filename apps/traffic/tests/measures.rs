@@ -29,7 +29,7 @@ fn mean_speed_and_delay_match_the_events() {
         places: 1,
         seed: 3,
     };
-    let router = Router::new(&network);
+    let router = Router::new(&pool, &network);
     let (plans, _) = gravity::plans(&pool, &network, &router, &wishes).unwrap();
     let physics = Physics {
         stuck_ms: 90_000,

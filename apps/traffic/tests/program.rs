@@ -427,3 +427,89 @@ fn an_interrupt_ends_the_set_up_at_once() {
     assert_eq!(output.status.code(), Some(143));
     assert!(output.stdout.is_empty(), "the run was not interrupted");
 }
+
+#[test]
+fn incidents_happen_on_time_on_any_number_of_workers_and_after_a_resume() {
+    let (table, half, trips) = (
+        place("incidents"),
+        place("incidents-half"),
+        place("trips.xml"),
+    );
+    std::fs::write(
+        &table,
+        "time,road,change\n20,7,close\n30,40,capacity,60\n40,50,speed,5\n100,7,open\n",
+    )
+    .unwrap();
+    let [table, half, trips] = [&table, &half, &trips].map(|path| path.to_str().unwrap());
+    let city = ["run", "--city", "12x12", "--noise", "20"];
+    let cars = ["--demand", "gravity", "--cars", "900", "--within", "100"];
+    let hash = |more: &[&str]| json(&[&city[..], more].concat())["hash"].clone();
+    let all = |jobs, more: &[&str]| {
+        let time = ["--seconds", "400", "--jobs", jobs];
+        hash(&[&cars[..], &time[..], more].concat())
+    };
+    let with = all("1", &["--incidents", table, "--tripinfo", trips]);
+    assert_eq!(with, all("3", &["--incidents", table]));
+    assert_ne!(with, all("1", &[]));
+    let first = ["--seconds", "60", "--snapshot", half, "--incidents", table];
+    hash(&[&cars[..], &first[..]].concat());
+    let rest = ["--seconds", "340", "--resume", half, "--incidents", table];
+    assert_eq!(with, hash(&rest));
+    // Each trip that has ended has an element with a plausible duration.
+    let text = std::fs::read_to_string(trips).unwrap();
+    let ended = json(
+        &[
+            &city[..],
+            &cars[..],
+            &["--seconds", "400", "--incidents", table],
+        ]
+        .concat(),
+    );
+    let rows: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("<tripinfo "))
+        .collect();
+    // Trips without a road have none.
+    let arrived = ended["arrived"].as_u64().unwrap() as usize;
+    assert!(
+        (arrived * 9 / 10..=arrived).contains(&rows.len()),
+        "{arrived}"
+    );
+    let value = |row: &str, name: &str| -> f64 {
+        let begin = row.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
+        let text = &row[begin..];
+        text[..text.find('"').unwrap()].parse().unwrap()
+    };
+    for row in rows {
+        let took = value(row, "arrival") - value(row, "depart");
+        assert!((took - value(row, "duration")).abs() < 0.002, "{row}");
+        assert!(value(row, "timeLoss") <= value(row, "duration"), "{row}");
+        assert!(value(row, "routeLength") > 0.0, "{row}");
+    }
+    let bad = run(&[&city[..], &["--incidents", half]].concat());
+    assert_eq!(bad.status.code(), Some(65), "{bad:?}");
+    std::fs::write(table, "20,7,vanish\n").unwrap();
+    let bad = run(&[&city[..], &["--incidents", table]].concat());
+    assert_eq!(bad.status.code(), Some(65), "{bad:?}");
+}
+
+#[test]
+fn the_temporary_file_of_a_killed_run_is_removed() {
+    let events = place("killed.xml");
+    let left = place("killed.xml.0123456789abcdef.part");
+    let other = place("other.xml.0123456789abcdef.part");
+    std::fs::write(&left, "half").unwrap();
+    std::fs::write(&other, "half").unwrap();
+    // A younger file may belong to a run that has not locked it yet.
+    std::thread::sleep(Duration::from_millis(150));
+    json(&[
+        "run",
+        "--city",
+        "3x3",
+        "--seconds",
+        "1",
+        "--events",
+        events.to_str().unwrap(),
+    ]);
+    assert!(events.exists() && !left.exists() && other.exists());
+}

@@ -131,6 +131,40 @@ fn the_right_of_way_matrix_and_roundabouts_are_read() {
 }
 
 #[test]
+fn a_traffic_light_has_all_green_phases_of_its_last_program() {
+    let network = |lights: &str| {
+        let connections = "<connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" tl=\"t\" linkIndex=\"0\"/><connection from=\"bc\" to=\"cd\" fromLane=\"0\" toLane=\"0\"/>";
+        roads("greens.net.xml", &row(&format!("{lights}{connections}")))
+    };
+    let phase = |(seconds, state): (u32, &str)| {
+        format!("<phase duration=\"{seconds}\" minDur=\"4\" state=\"{state}\"/>")
+    };
+    let program = |kind: &str, phases: &[(u32, &str)]| {
+        let phases: String = phases.iter().copied().map(phase).collect();
+        format!("<tlLogic id=\"t\" type=\"{kind}\" offset=\"0\">{phases}</tlLogic>")
+    };
+    let earlier = program("static", &[(30, "r"), (30, "G")]);
+    let last = program(
+        "static",
+        &[(20, "G"), (3, "y"), (17, "r"), (10, "g"), (10, "r")],
+    );
+    let raw = network(&format!("{earlier}{last}"));
+    assert_eq!(raw.unused.text(), "tlLogic (an earlier program) (1)");
+    let light = &raw.programs[0];
+    assert_eq!(light.cycle_ms, 60_000);
+    // The yellow phase after green counts as green.
+    assert_eq!(light.greens[1], (0, 23_000));
+    assert_eq!(light.further_greens, [(1, (40_000, 50_000))]);
+    let wait = |at_ms| light.green(1, 0, at_ms) - at_ms;
+    assert_eq!([0, 22_999, 23_000, 39_000].map(wait), [0, 0, 17_000, 1000]);
+    assert_eq!([45_000, 50_000, 59_999].map(wait), [0, 10_000, 1]);
+    // The phases of an actuated light have their shortest lengths.
+    let raw = network(&program("actuated", &[(30, "G"), (30, "r")]));
+    assert_eq!(raw.programs[0].cycle_ms, 8000);
+    assert_eq!(raw.programs[0].greens[1], (0, 4000));
+}
+
+#[test]
 fn odd_traffic_lights_are_read_with_a_warning() {
     let light = |phases: &str, index: i32| {
         let more = format!(

@@ -62,6 +62,7 @@ impl Draw {
         }
         super::check_end(&simulation, self.seconds)?;
         let steps = Steps {
+            incidents: Default::default(),
             ticks: self.seconds,
             every: None,
             interrupt: &interrupt,

@@ -4,24 +4,29 @@
 pub mod assign;
 pub mod convert;
 pub mod draw;
+mod incidents;
 mod output_file;
 mod reports;
 pub mod run;
 mod scene;
 pub mod watch;
 
+use std::cell::RefCell;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use creel::Pool;
 use creel_console::{Exit, Failure, Interrupt, Progress, duration};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
+use incidents::Incidents;
 
 /// How to run a simulation that shows its progress and can be interrupted.
 struct Steps<'a> {
     ticks: u32,
     /// The interval of the caller's periodic work in ticks. A step ends at each multiple of it.
     every: Option<u32>,
+    /// The time table of changes to roads.
+    incidents: RefCell<Incidents>,
     interrupt: &'a Interrupt,
     quiet: bool,
 }
@@ -41,8 +46,15 @@ impl Steps<'_> {
         let step = WINDOWS * (simulation.window_ms() / TICK_MS).max(1);
         let mut done = 0;
         while done < self.ticks && !self.interrupt.requested() {
+            let mut incidents = self.incidents.borrow_mut();
+            incidents.apply(simulation, pool)?;
+            let next = incidents.next_ms();
+            let to_incident = next.map_or(u32::MAX, |next| {
+                (next - simulation.now_ms()).div_ceil(TICK_MS)
+            });
+            drop(incidents);
             let to_end = self.every.map_or(u32::MAX, |every| every - done % every);
-            let ticks = step.min(self.ticks - done).min(to_end);
+            let ticks = step.min(self.ticks - done).min(to_end).min(to_incident);
             simulation.run(pool, ticks);
             done += ticks;
             progress.advance(u64::from(ticks));

@@ -44,6 +44,7 @@ impl OutputFile {
         let target = if special {
             Target::InPlace(File::create(&path)?)
         } else {
+            remove_abandoned(&path);
             Target::Atomic(AtomicFile::create(&path)?)
         };
         let packed = path.extension().is_some_and(|end| end == "gz");
@@ -71,6 +72,15 @@ impl OutputFile {
             Target::Atomic(file) => file.commit(),
             Target::InPlace(_) => Ok(()),
         }
+    }
+}
+
+/// Removes the temporary files of a target that killed runs have left.
+fn remove_abandoned(path: &Path) {
+    if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
+        let is_here = folder.as_os_str().is_empty();
+        let folder = if is_here { Path::new(".") } else { folder };
+        AtomicFile::remove_abandoned(folder, |other| other == name);
     }
 }
 

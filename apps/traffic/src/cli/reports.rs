@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use creel_traffic::network::{Ms, Names, Network};
-use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table};
+use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table, Trips};
 use creel_traffic::sim::{Event, Simulation};
 
 use super::output_file::{OutputFile, cannot_write};
@@ -27,6 +27,10 @@ pub struct ReportFlags {
     /// waiting car is at its place in the queue
     #[arg(long, value_name = "FILE")]
     fcd: Option<PathBuf>,
+    /// Write SUMO trip information to FILE: departure, arrival, length and lost time of each trip
+    /// that has ended
+    #[arg(long, value_name = "FILE")]
+    tripinfo: Option<PathBuf>,
     /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
@@ -88,8 +92,9 @@ pub struct OpenReports {
 impl ReportFlags {
     /// Returns the paths of all requested report files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let files = [&self.events, &self.edge_data, &self.fcd, &self.events_csv];
-        files.into_iter().filter_map(|file| file.as_deref())
+        let files = [&self.events, &self.edge_data, &self.fcd, &self.tripinfo];
+        let files = files.into_iter().chain([&self.events_csv]);
+        files.filter_map(|file| file.as_deref())
     }
 
     /// Opens all files. They get their final names when they are complete. If the simulation
@@ -123,6 +128,9 @@ impl ReportFlags {
         let (every, physics) = (self.fcd_every * 1000, *simulation.physics());
         open_reports.open(self.fcd.as_deref(), |to| {
             Box::new(Fcd::new(to, from, every, physics, self.every))
+        })?;
+        open_reports.open(self.tripinfo.as_deref(), |to| {
+            Box::new(Trips::new(to, from))
         })?;
         open_reports.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
         if now > 0 && open_reports.any() {

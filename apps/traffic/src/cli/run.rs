@@ -10,6 +10,7 @@ use creel_console::{Align, Common, Exit, Format, Interrupt, Knobs, Table, output
 use creel_traffic::sim::{Simulation, TICK_MS};
 use serde::Serialize;
 
+use super::incidents::Incidents;
 use super::reports::{OpenReports, ReportFlags};
 use super::scene::{Scene, Start, UnusedParts};
 use super::{Steps, document, output_file, seconds};
@@ -40,6 +41,11 @@ pub struct Run {
     /// Also write the snapshot each time that TIME has been simulated
     #[arg(long, help_heading = "Simulation", value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
+    /// Close and change roads by the time table in FILE, with lines such as `3600,main,close`,
+    /// `4200,main,open`, `600,bridge,capacity,900` (cars per hour) or `600,bridge,speed,30` (km/h).
+    /// Cars that wanted to use a closed road take another way
+    #[arg(long, help_heading = "Simulation", value_name = "FILE")]
+    incidents: Option<PathBuf>,
     #[command(flatten)]
     start: Start,
     #[command(flatten)]
@@ -89,7 +95,8 @@ impl Run {
         // A run may overwrite the snapshot that it resumes from, so that file does not count as an
         // input.
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
-        let read = self.scene.files().chain(goes_on);
+        let incidents = self.incidents.as_deref();
+        let read = self.scene.files().chain(goes_on).chain(incidents);
         output_file::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
         self.snapshot
             .as_deref()
@@ -142,8 +149,13 @@ impl Run {
         common: &Common,
         open_reports: &mut OpenReports,
     ) -> anyhow::Result<u32> {
+        let incidents = match &self.incidents {
+            Some(path) => Incidents::read(path, simulation.network(), simulation.now_ms())?,
+            None => Incidents::default(),
+        };
         let begun = Instant::now();
         let steps = Steps {
+            incidents: incidents.into(),
             ticks: self.seconds,
             every: self.snapshot_every,
             interrupt,

@@ -13,14 +13,16 @@ use creel::Pool;
 use creel_console::{Progress, output};
 use creel_traffic::city::City;
 use creel_traffic::demand::gravity::{self, Gravity};
+use creel_traffic::demand::prepared::{self, PreparedError};
 use creel_traffic::demand::{self, Plans, laps};
 use creel_traffic::network::read::{self, Assumed, ReadError, Unused};
 use creel_traffic::network::{Names, Network, Physics, Turn};
+use creel_traffic::random::Stream;
 use creel_traffic::route::Router;
 use creel_traffic::sim::{Rerouting, Simulation, SnapshotError};
 use serde::Serialize;
 
-use super::{bad_data, milliseconds, seconds, usage};
+use super::{bad_data, milliseconds, output_file, seconds, usage};
 
 /// The road network, the demand and the car model.
 #[derive(Args, Debug)]
@@ -109,6 +111,10 @@ struct Travellers {
     /// Let each gravity traveller choose among N random destinations
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
+    /// Keep the routes in FILE. If FILE exists and was written for the same network and demand, use
+    /// its routes instead of computing them
+    #[arg(long, value_name = "FILE")]
+    prepared: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -357,8 +363,66 @@ impl Scene {
         Ok(Arc::new(network))
     }
 
-    /// Generates or reads the plans of all travellers. Also returns their names.
+    /// Returns the plans of all travellers and their names. Uses the file of prepared plans, if there
+    /// is one.
     pub fn plans(
+        &self,
+        network: &Arc<Network>,
+        pool: &Pool,
+        quiet: bool,
+    ) -> anyhow::Result<(Arc<Plans>, Names)> {
+        // A strict run must read the demand, to notice the parts that are not used.
+        let Some(path) = self.travellers.prepared.as_ref().filter(|_| !self.strict) else {
+            return self.new_plans(network, pool, quiet);
+        };
+        let key = self.demand_key()?;
+        match File::open(path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(|| cannot_read(path)),
+            Ok(file) => match prepared::read(BufReader::new(file), network, key) {
+                Ok((plans, names)) => return Ok((Arc::new(plans), names)),
+                Err(PreparedError::Other) => {}
+                Err(PreparedError::Io(error)) => {
+                    return Err(error).with_context(|| cannot_read(path));
+                }
+                Err(error) => return Err(bad_data(format!("{}: {error}", cannot_read(path)))),
+            },
+        }
+        let (plans, names) = self.new_plans(network, pool, quiet)?;
+        output_file::write(path, false, |to| {
+            prepared::write(to, network, key, &plans, &names)
+        })?;
+        Ok((plans, names))
+    }
+
+    /// Returns a hash of everything that the demand depends on, except the network.
+    fn demand_key(&self) -> anyhow::Result<u64> {
+        let Travellers {
+            cars,
+            demand,
+            within,
+            again,
+            places,
+            ..
+        } = &self.travellers;
+        let flags = format!(
+            "{cars:?} {demand:?} {within} {again} {places} {}",
+            self.seed()
+        );
+        let mut key = Stream::of(0, &flags, 0);
+        if let Some(file) = demand
+            .as_deref()
+            .filter(|name| !matches!(*name, "laps" | "gravity"))
+        {
+            let bytes = std::fs::read(file).with_context(|| cannot_read(Path::new(file)))?;
+            key.mix(u64::from(crc32fast::hash(&bytes)));
+            key.mix(bytes.len() as u64);
+        }
+        Ok(key.value())
+    }
+
+    /// Generates or reads the plans of all travellers. Also returns their names.
+    fn new_plans(
         &self,
         network: &Arc<Network>,
         pool: &Pool,
@@ -382,7 +446,13 @@ impl Scene {
             Some(file) => {
                 let path = Path::new(file);
                 let most = cars.map_or(usize::MAX, |cars| cars as usize);
-                let demand = demand::read::demand(pool, network, path, most, self.seed());
+                let progress = Progress::new(0, "cars", quiet);
+                progress.set_message("reading the demand");
+                let done = |cars| progress.advance(cars);
+                let seed = self.seed();
+                let demand =
+                    demand::read::demand_with_progress(pool, network, path, most, seed, &done);
+                progress.finish();
                 let demand = demand.map_err(|error| read_error(path, error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     let text = format!(
@@ -424,19 +494,24 @@ impl Scene {
     }
 
     fn gravity(&self, network: &Arc<Network>, pool: &Pool, quiet: bool) -> anyhow::Result<Plans> {
-        let progress = Progress::share(2, quiet);
+        let cars = self.travellers.cars.unwrap_or(1000);
+        // The preparation takes about as long as the routes of 200,000 cars.
+        let prepare = u64::from(cars / 4).clamp(1, 200_000);
+        let progress = Progress::share(u64::from(cars) + prepare, quiet);
         progress.set_message("preparing the router");
         let gravity = Gravity {
-            cars: self.travellers.cars.unwrap_or(1000),
+            cars,
             within_ms: self.travellers.within * 1000,
             repeats: self.travellers.again,
             places: self.travellers.places,
             seed: self.seed(),
         };
-        let router = Router::new(network);
-        progress.advance(1);
+        let router = Router::new(pool, network);
+        progress.advance(prepare);
         progress.set_message(format!("routing {} cars", gravity.cars));
-        let (plans, stay) = gravity::plans(pool, network, &router, &gravity).map_err(bad_data)?;
+        let done = |cars| progress.advance(cars);
+        let plans = gravity::plans_with_progress(pool, network, &router, &gravity, &done);
+        let (plans, stay) = plans.map_err(bad_data)?;
         progress.finish();
         if stay > 0 {
             output::note(&format!(

@@ -2,9 +2,11 @@
 //! packed form.
 
 pub mod gravity;
+mod grouped;
 pub mod laps;
 mod matsim;
 mod pack;
+pub mod prepared;
 pub mod read;
 mod sumo;
 pub mod write;

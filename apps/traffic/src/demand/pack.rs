@@ -34,6 +34,8 @@ pub const DEPART_MS_MAX: Ms = !TRAVELLER;
 const WORDS_MAX: usize = 1 << 31;
 /// The index stores the place of every 16th traveller.
 const INDEX_STRIDE: usize = 16;
+/// The number of travellers that one task packs.
+const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
 
 /// Returns the number of bits of a turn at a junction with `degree` outgoing roads.
 #[inline]
@@ -56,6 +58,9 @@ pub struct Plans {
     /// The places of travellers 0, 16, 32 and so on.
     index: Vec<u32>,
     travellers: u32,
+    /// The network that these plans were made for, as a hash, or 0 if we do not know it.
+    #[serde(skip)]
+    made_for: u64,
 }
 
 impl Default for Plans {
@@ -64,6 +69,7 @@ impl Default for Plans {
             words: vec![END],
             index: Vec::new(),
             travellers: 0,
+            made_for: 0,
         }
     }
 }
@@ -161,7 +167,6 @@ impl Plans {
         scratch: impl FnMut(usize) -> S,
         traveller: impl Fn(u32, &mut S) -> Result<Traveller, NetworkError> + Sync,
     ) -> Result<Self, NetworkError> {
-        const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
         let parts = 0..cars.div_ceil(TRAVELLERS_PER_BLOCK) as usize;
         let mut scratch = pool.scratch(scratch);
         let parts = pool.try_map_indexed((parts, &mut scratch), |index, (_, scratch)| {
@@ -171,6 +176,11 @@ impl Plans {
                 .try_for_each(|car| plans.push(&traveller(car, scratch)?, car))
                 .map(|()| plans)
         })?;
+        Self::concatenate(parts, cars)
+    }
+
+    /// Joins the plans of several blocks of travellers.
+    fn concatenate(parts: Vec<Self>, cars: u32) -> Result<Self, NetworkError> {
         let words: usize = parts.iter().map(|part| part.words.len() - 1).sum();
         if words >= WORDS_MAX {
             return Err(NetworkError(
@@ -181,6 +191,7 @@ impl Plans {
             words: Vec::with_capacity(words + 1),
             index: Vec::with_capacity((cars as usize).div_ceil(INDEX_STRIDE)),
             travellers: cars,
+            made_for: 0,
         };
         for part in parts {
             let begin = plans.words.len() as u32;
@@ -191,6 +202,24 @@ impl Plans {
         }
         plans.words.push(END);
         Ok(plans)
+    }
+
+    /// Packs the given plans, in parallel on the pool.
+    ///
+    /// # Errors
+    /// Returns an error if a plan is too long or departs too late.
+    pub fn from_slice(pool: &Pool, travellers: &[Traveller]) -> Result<Self, NetworkError> {
+        let parts = travellers.chunks(TRAVELLERS_PER_BLOCK as usize);
+        let parts: Vec<&[Traveller]> = parts.collect();
+        let parts = pool.try_map_indexed(&parts, |index, part| {
+            let begin = index as u32 * TRAVELLERS_PER_BLOCK;
+            let mut plans = Self::default();
+            (begin..)
+                .zip(part.iter())
+                .try_for_each(|(car, traveller)| plans.push(traveller, car))
+                .map(|()| plans)
+        })?;
+        Self::concatenate(parts, travellers.len() as u32)
     }
 
     /// Packs the given plans.
@@ -207,7 +236,7 @@ impl Plans {
         Ok(plans)
     }
 
-    fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
+    pub(crate) fn push(&mut self, traveller: &Traveller, number: u32) -> Result<(), NetworkError> {
         let fail = |reason| Err(NetworkError(format!("traveller {}: {reason}", number + 1)));
         let Traveller { trips, .. } = traveller;
         let words: usize = trips.iter().map(|(_, route)| route.0.len() + 1).sum();
@@ -291,6 +320,13 @@ impl Plans {
             .expect("the traveller's number is less than the number of travellers")
     }
 
+    /// Returns the places of the plan of a traveller.
+    pub(crate) fn places_of(&self, traveller: u32) -> std::ops::Range<u32> {
+        let begin = self.plan_start(traveller);
+        let next = self.plan_starts_from(begin).nth(1);
+        begin..next.unwrap_or(self.end() - 1)
+    }
+
     /// Returns the traveller whose plan contains a place.
     pub(crate) fn traveller_at(&self, place: u32) -> u32 {
         let block = self.index.partition_point(|&index| index <= place) - 1;
@@ -366,8 +402,19 @@ impl Plans {
         trips
     }
 
+    /// Notes that all routes were computed for this network, so that [`fits`](Self::fits) does not
+    /// need to follow them.
+    pub(crate) fn set_made_for(&mut self, network: &Network) {
+        self.made_for = network.partition_fingerprint();
+    }
+
     /// Returns whether the plans are valid for this network.
     pub(crate) fn fits(&self, network: &Network, loops: &Pool) -> bool {
+        if self.made_for != 0 && self.made_for == network.partition_fingerprint() {
+            return true;
+        }
+        // The ends of the links alone fit better into a cache than the links do.
+        let heads: Vec<u32> = network.links().iter().map(|link| link.to).collect();
         let all = self.words.len();
         let begins = |place: &u32| {
             let word = self.words.get(*place as usize);
@@ -388,13 +435,13 @@ impl Plans {
                 .map_or(all - 1, |&end| end as usize);
             let travellers = INDEX_STRIDE.min(self.len() - block * INDEX_STRIDE);
             let words = &self.words[self.index[block] as usize..end];
-            fits(network, words) == Some(travellers)
+            fits(network, &heads, words) == Some(travellers)
         })
     }
 }
 
 /// Returns the number of plans in `words`, or `None` if a turn does not exist in this network.
-fn fits(network: &Network, words: &[u32]) -> Option<usize> {
+fn fits(network: &Network, heads: &[u32], words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);
     // A repeating plan without any road would loop for ever at one instant.
@@ -418,7 +465,7 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
                 if trips == 0 {
                     return None;
                 }
-                junction = follow_turns(network, junction, turns)?;
+                junction = follow(network, heads, junction, turns)?;
                 stays = false;
             }
         }
@@ -429,7 +476,23 @@ fn fits(network: &Network, words: &[u32]) -> Option<usize> {
 }
 
 /// Returns the junction to which the turns of a word lead, or `None` if a turn does not exist.
-pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32) -> Option<u32> {
+pub(crate) fn follow_turns(network: &Network, junction: u32, turns: u32) -> Option<u32> {
+    let head = |link: u32| network.links()[link as usize].to;
+    follow_by(network, head, junction, turns)
+}
+
+/// Like [`follow_turns`], with the junctions at which the links end in a list of their own.
+fn follow(network: &Network, heads: &[u32], junction: u32, turns: u32) -> Option<u32> {
+    follow_by(network, |link| heads[link as usize], junction, turns)
+}
+
+#[inline]
+fn follow_by(
+    network: &Network,
+    head: impl Fn(u32) -> u32,
+    mut junction: u32,
+    mut turns: u32,
+) -> Option<u32> {
     while turns != 1 {
         let out = network.out(junction);
         let bits = turn_bits(out.len() as u32);
@@ -438,7 +501,7 @@ pub(crate) fn follow_turns(network: &Network, mut junction: u32, mut turns: u32)
         if turn >= out.len() as u32 || turns == 0 {
             return None;
         }
-        junction = network.links()[(out.start + turn) as usize].to;
+        junction = head(out.start + turn);
     }
     Some(junction)
 }

@@ -5,12 +5,13 @@
 //! is missing or there is no path. The first of them is reported with the reason, and all others
 //! drive.
 
+use super::grouped::map_by_key;
 use super::pack::DEPART_MS_MAX;
 use super::{Plans, Route, Traveller, matsim, sumo};
 use crate::network::read::{ReadError, Unused, bytes, tntp};
 use crate::network::{Ms, Names, Network};
 use crate::random::Stream;
-use crate::route::Router;
+use crate::route::{RouteQuery, Router};
 use creel::Pool;
 use std::path::Path;
 
@@ -38,11 +39,24 @@ impl TripRoute {
         }
     }
 
+    /// Returns the junction to which the last search of the route leads.
+    fn goal(&self, network: &Network) -> u32 {
+        match self {
+            Self::Links(_) => 0,
+            Self::Way { links, to, .. } => {
+                let last = links
+                    .last()
+                    .map(|&link| network.links()[link as usize].from);
+                to.or(last).unwrap_or(0)
+            }
+        }
+    }
+
     /// Returns the links of the route.
     fn links(
         &self,
         network: &Network,
-        router: &mut Option<(&Router, &mut crate::route::RouteQuery)>,
+        router: &mut Option<(&Router, &mut RouteQuery)>,
     ) -> Option<Vec<u32>> {
         let (from, links, to) = match self {
             Self::Links(links) => return Some(links.clone()),
@@ -123,6 +137,22 @@ pub fn demand(
     cars_max: usize,
     seed: u64,
 ) -> Result<Demand, ReadError> {
+    demand_with_progress(pool, network, path, cars_max, seed, &|_| {})
+}
+
+/// Like [`demand`]. `done` receives the number of cars that have been routed since its last call,
+/// for a progress bar.
+///
+/// # Errors
+/// Returns an error with the line or position in the file.
+pub fn demand_with_progress(
+    pool: &Pool,
+    network: &Network,
+    path: &Path,
+    cars_max: usize,
+    seed: u64,
+    done: &(dyn Fn(u64) + Sync),
+) -> Result<Demand, ReadError> {
     let bytes = bytes(path)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
     let mut reader = DemandReader::default();
@@ -145,17 +175,30 @@ pub fn demand(
         .iter()
         .flatten()
         .any(|(_, route)| !matches!(route, TripRoute::Links(_)));
-    let router = routed.then(|| Router::new(network));
+    let router = routed.then(|| Router::new(pool, network));
     let itineraries = &reader.itineraries;
     let query = |_| router.as_ref().map(Router::query);
-    let plans = Plans::from_fn(pool, itineraries.len() as u32, query, |car, query| {
+    // Trips to the same destination share the search for their routes.
+    let keys: Vec<u32> = itineraries
+        .iter()
+        .map(|itinerary| {
+            itinerary
+                .first()
+                .map_or(0, |(_, route)| route.goal(network))
+        })
+        .collect();
+    let announce = |goals: &[u32], query: &mut Option<RouteQuery>| {
+        if let Some((router, query)) = router.as_ref().zip(query.as_mut()) {
+            query.announce(router, goals, true);
+        }
+    };
+    let travellers = map_by_key(pool, &keys, query, done, announce, |car, query| {
         let itinerary = &itineraries[car as usize];
-        Ok(traveller(
-            network,
-            router.as_ref().zip(query.as_mut()),
-            itinerary,
-        ))
-    })?;
+        traveller(network, router.as_ref().zip(query.as_mut()), itinerary)
+    });
+    let mut plans = Plans::from_slice(pool, &travellers)?;
+    plans.set_made_for(network);
+    drop(travellers);
     for (car, itinerary) in itineraries.iter().enumerate() {
         if plans.stays(car as u32) && !itinerary.is_empty() {
             let reason = "there is no path for one of the trips";
@@ -179,7 +222,7 @@ pub fn demand(
 /// at its origin.
 fn traveller(
     network: &Network,
-    router: Option<(&Router, &mut crate::route::RouteQuery)>,
+    router: Option<(&Router, &mut RouteQuery)>,
     itinerary: &Itinerary,
 ) -> Traveller {
     let origin = itinerary

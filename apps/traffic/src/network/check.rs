@@ -22,7 +22,8 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
             && program.cycle_ms <= CYCLE_MS_MAX
             && !program.greens.is_empty();
         let fits = |&(from, to): &(Ms, Ms)| from < to && to <= program.cycle_ms;
-        if !whole || !program.greens.iter().all(fits) {
+        let further = program.further_greens.iter().map(|further| &further.1);
+        if !whole || !program.greens.iter().chain(further).all(fits) {
             return fail(format!(
                 "signal program {}: invalid times, because each green must lie within a cycle of 1 s to 11 days",
                 index + 1

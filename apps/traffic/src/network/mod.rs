@@ -18,10 +18,12 @@ mod check;
 mod coordinates;
 mod link;
 mod priority;
+mod program;
 mod tiles;
 
 pub use link::{Flow, Link};
 pub use priority::{Gaps, Turn, Yield};
+pub use program::Program;
 
 use crate::random::Stream;
 use std::{collections::HashMap, fmt, ops::Range};
@@ -139,50 +141,6 @@ pub enum Control {
     },
 }
 
-/// A fixed-time signal program, which gives each approach its green phase within a cycle.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Program {
-    /// The length of the cycle.
-    pub cycle_ms: Ms,
-    /// The green phase of each approach, as times within the cycle. The start is included, the end
-    /// is not.
-    pub greens: Vec<(Ms, Ms)>,
-}
-
-impl Program {
-    /// Returns a program in which the approaches have green one after another, with 3 s between
-    /// them. `cycle_ms` must be at least 12,000.
-    pub fn fixed_time(approaches: u8, cycle_ms: Ms) -> Self {
-        let part = cycle_ms / Ms::from(approaches.max(1));
-        let green = |i: u8| {
-            (
-                Ms::from(i) * part,
-                (Ms::from(i) + 1) * part - 3000.min(part / 2),
-            )
-        };
-        Self {
-            cycle_ms,
-            greens: (0..approaches.max(1)).map(green).collect(),
-        }
-    }
-
-    /// Returns the earliest time at or after `at_ms` at which `approach` has green.
-    #[inline]
-    pub fn green(&self, approach: u8, offset_ms: Ms, at_ms: Ms) -> Ms {
-        let (from, to) = self.greens[usize::from(approach)];
-        let phase =
-            (u64::from(at_ms) + u64::from(self.cycle_ms - offset_ms)) % u64::from(self.cycle_ms);
-        let phase = phase as Ms;
-        if phase < from {
-            at_ms.saturating_add(from - phase)
-        } else if phase < to {
-            at_ms
-        } else {
-            at_ms.saturating_add(self.cycle_ms - phase + from)
-        }
-    }
-}
-
 /// A junction of roads.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Junction {
@@ -208,7 +166,7 @@ impl fmt::Display for NetworkError {
 impl std::error::Error for NetworkError {}
 
 /// The names of junctions, links or cars in a file, in the order of the file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Names(Vec<Box<str>>);
 
 impl Names {
@@ -537,6 +495,15 @@ impl Network {
         self.geographic
     }
 
+    /// Returns a hash of the network and of its partition into tiles. Two different inputs have the
+    /// same hash only by accident.
+    pub(crate) fn partition_fingerprint(&self) -> u64 {
+        let mut stream = Stream::new(self.fingerprint());
+        self.tiles()
+            .for_each(|tile| stream.mix(u64::from(tile.end)));
+        stream.value()
+    }
+
     /// Returns a hash of the network. It does not depend on the tiles. Two different networks have
     /// the same hash only by accident. We use it to check that a snapshot belongs to a network.
     pub fn fingerprint(&self) -> u64 {
@@ -562,11 +529,7 @@ impl Network {
                 Control::Signal { program, offset_ms } => {
                     hash.mix(3 << 48 | u64::from(program) << 32 | u64::from(offset_ms));
                     let program = &self.programs[usize::from(program)];
-                    hash.mix(u64::from(program.cycle_ms));
-                    program
-                        .greens
-                        .iter()
-                        .for_each(|&(a, b)| hash.mix(u64::from(a) << 32 | u64::from(b)));
+                    hash.mix(program.hash());
                 }
             }
             hash.value()

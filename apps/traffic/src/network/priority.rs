@@ -13,9 +13,9 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Turn {
     /// A turn from a major road, which yields to oncoming traffic. We also use it for junctions of
-    /// equal roads, such as priority to the right.
+    /// equal roads, such as priority to the right, and for merges straight ahead.
     FromMajor,
-    /// A right turn from a minor road, or a merge.
+    /// A right turn from a minor road.
     Right,
     /// Straight on from a minor road.
     Through,

@@ -127,6 +127,12 @@ impl<W: Write> Report for Edges<W> {
                         sums.took_ms += u64::from(at_ms - entered);
                     }
                 }
+                EventKind::Removed => {
+                    let car = self.cars.remove(&car);
+                    if let Some((link, _, since)) = car.filter(|_| at_ms >= self.begin_ms) {
+                        self.sums.entry(link).or_default().on_ms += u64::from(at_ms - since);
+                    }
+                }
                 _ => {}
             }
         }

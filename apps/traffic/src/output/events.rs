@@ -82,6 +82,10 @@ impl<W: Write> Report for Events<W> {
                 )?,
                 // MATSim has no such event. The next event of the car shows where it is.
                 EventKind::SteppedAside => {}
+                EventKind::Removed => writeln!(
+                    to,
+                    "<event time=\"{time}\" type=\"stuckAndAbort\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
+                )?,
                 EventKind::Arrived => {
                     writeln!(
                         to,
@@ -142,6 +146,7 @@ impl<W: Write> Report for Table<W> {
                 EventKind::Arrived => "arrived",
                 EventKind::Departed => "departed",
                 EventKind::Entered => "entered",
+                EventKind::Removed => "removed",
             };
             let road = match event.link {
                 crate::sim::NO_ROAD => String::new(),

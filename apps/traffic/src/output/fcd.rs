@@ -105,7 +105,7 @@ impl<W: Write> Report for Fcd<W> {
                     let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
                     self.cars.insert(car, (link, number));
                 }
-                EventKind::Left => {
+                EventKind::Left | EventKind::Removed => {
                     if let Some((link, number)) = self.cars.remove(&car) {
                         let road = self.roads.get_mut(&link);
                         road.into_iter().for_each(|road| road.leave(number, at_ms));

@@ -1,4 +1,4 @@
-//! Reports for other programs: events, edge data, floating car data and pictures.
+//! Reports for other programs: events, edge data, trips, floating car data and pictures.
 //!
 //! All reports are built from events in the order of
 //! [`take_events`](crate::sim::Simulation::take_events), so a file has the same content for any
@@ -10,11 +10,13 @@ mod events;
 mod fcd;
 mod picture;
 mod queue;
+mod trips;
 
 pub use edges::Edges;
 pub use events::{Events, Table};
 pub use fcd::Fcd;
 pub use picture::Picture;
+pub use trips::Trips;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};

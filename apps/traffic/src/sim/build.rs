@@ -252,7 +252,7 @@ impl TileBuilder<'_> {
         let entries: Vec<u32> = (tile.first_link..).take(tile.entries.len()).collect();
         let rights = std::mem::take(&mut self.priority);
         let rights = rights.finish(self.network, physics, &self.exits, &entries);
-        tile.crossed = vec![0; rights.movements()];
+        tile.crossed = vec![Crossings::default(); rights.movements()];
         tile.approaching = vec![VecDeque::new(); rights.watched_exits()];
         tile.right_of_way = Arc::new(rights);
         tile.nodes.push(Node {
@@ -316,14 +316,4 @@ fn schedule_first_trips(plans: &Plans, ends: &LinkEnds, tiles: &mut [Tile]) {
             }
         }
     }
-}
-
-/// Returns a hash of the network and of its partition into tiles. Two different inputs have the
-/// same hash only by accident.
-pub(super) fn partition_fingerprint(network: &Network) -> u64 {
-    let mut stream = crate::random::Stream::new(network.fingerprint());
-    network
-        .tiles()
-        .for_each(|tile| stream.mix(u64::from(tile.end)));
-    stream.value()
 }

@@ -1,7 +1,6 @@
 //! Routes of cars that have been rerouted.
 //!
-//! Plans are shared and never change. We therefore store new routes here, at places beyond the end
-//! of the plans. A detour consists of words with turns, followed by a word that leads back to the
+//! Plans are shared. We therefore store new routes here, at places beyond those of all plans. A detour consists of words with turns, followed by a word that leads back to the
 //! place in the plans at which the trip ends.
 
 use super::Rules;
@@ -11,6 +10,11 @@ use serde::{Deserialize, Serialize};
 /// Marks the word that leads back. Its other bits are a place in the plans.
 const BACK: u32 = 1 << 31;
 
+/// The first place of a detour. The plans end before it.
+pub(super) const DETOURS: u32 = 1 << 31;
+/// The maximum number of words of all detours.
+pub(super) const DETOUR_WORDS_MAX: usize = (1 << 31) - 2;
+
 /// The words of all detours.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Detours {
@@ -18,12 +22,12 @@ pub(super) struct Detours {
 }
 
 impl Detours {
-    /// Adds a detour and returns its place. `end` is the end of the plans.
-    pub fn add(&mut self, end: u32, words: &[u32], back: u32) -> u32 {
+    /// Adds a detour and returns its place.
+    pub fn add(&mut self, words: &[u32], back: u32) -> u32 {
         let begin = self.words.len() as u32;
         self.words.extend(words);
         self.words.push(BACK | back);
-        end + begin
+        DETOURS + begin
     }
 
     /// Returns the number of words.
@@ -41,9 +45,9 @@ impl Detours {
         4 * self.words.capacity()
     }
 
-    /// Returns the remaining words of a detour from a word on, and the place that it leads back to.
+    /// Returns the remaining words of a detour from a place on, and the place that it leads back to.
     pub fn rest(&self, from: u32) -> (&[u32], u32) {
-        let rest = &self.words[from as usize..];
+        let rest = &self.words[(from - DETOURS) as usize..];
         let length = rest.iter().position(|&word| word >= BACK);
         let length = length.expect("each detour leads back");
         (&rest[..length], rest[length] & !BACK)
@@ -55,11 +59,10 @@ impl Rules {
     /// together with the word there.
     #[inline]
     pub fn follow(&self, place: u32) -> (u32, u32) {
-        let end = self.plans.end();
-        if place < end {
+        if place < DETOURS {
             return (place, self.plans.word(place));
         }
-        let word = self.detours.words[(place - end) as usize];
+        let word = self.detours.words[(place - DETOURS) as usize];
         if word < BACK {
             (place, word)
         } else {
@@ -71,13 +74,12 @@ impl Rules {
     /// numbers have lower places.
     #[inline]
     pub fn order(&self, place: u32) -> u32 {
-        let end = self.plans.end();
-        if place < end {
+        if place < DETOURS {
             return place;
         }
         // `back` is the end of the trip. After a traveller's last trip, it already belongs to the
         // next traveller, so we subtract 1.
-        self.detours.rest(place - end).1 - 1
+        self.detours.rest(place).1 - 1
     }
 
     /// Returns the number of the traveller at a place.
@@ -88,11 +90,10 @@ impl Rules {
     /// Returns a hash of the remaining route from a place on. It does not depend on where a detour
     /// is stored.
     pub fn route_hash(&self, place: u32) -> u64 {
-        let end = self.plans.end();
-        if place < end {
+        if place < DETOURS {
             return u64::from(place);
         }
-        let (rest, back) = self.detours.rest(place - end);
+        let (rest, back) = self.detours.rest(place);
         let mut hash = Stream::new(u64::from(back));
         rest.iter().for_each(|&word| hash.mix(u64::from(word)));
         hash.value()

@@ -40,9 +40,9 @@ fn decode_event(event_key: u64) -> (u16, u16, Ms, u32) {
 }
 
 impl Tile {
-    /// Sets a timer. `slot` is the slot that is being processed, if there is one.
-    pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, slot: Option<Ms>) {
-        if slot == Some(at / SLOT_MS) {
+    /// Sets a timer. `end` is the end of the slot that is being processed, if there is one.
+    pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, end: Option<Ms>) {
+        if end.is_some_and(|end| at < end) {
             return self.insert_event(event_key(kind, of, at, 0));
         }
         let place = self.timers.add(Timer::new(at, kind, of));
@@ -63,6 +63,8 @@ impl Tile {
 /// The context for processing one slot of a tile.
 pub(super) struct Work<'a> {
     pub slot: Ms,
+    /// The end of the slot, or the time at which the run ends, if that is earlier.
+    pub end: Ms,
     pub rules: &'a Rules,
     pub mail: &'a mut [Vec<Message>],
     pub tile: &'a mut Tile,
@@ -99,15 +101,15 @@ impl Work<'_> {
             due_events,
             ..
         } = &mut *self.tile;
-        arrival_wheel.drain(cars, self.slot, |_, place, car| {
+        arrival_wheel.drain(cars, self.slot, self.end, |_, place, car| {
             due_events.push(event_key(ARRIVE, car.exit, car.at, place));
         });
         let arrived = due_events.len();
-        timer_wheel.drain(timers, self.slot, |timers, place, timer| {
+        timer_wheel.drain(timers, self.slot, self.end, |timers, place, timer| {
             due_events.push(event_key(timer.kind(), timer.of(), timer.at, 0));
             timers.remove(place);
         });
-        let end = (self.slot + 1) * SLOT_MS;
+        let end = self.end;
         while let Some(&Reverse(next)) = departures.peek().filter(|next| next.0.at < end) {
             departures.pop();
             due_events.push(event_key(DEPART, next.junction, next.at, !next.place));
@@ -137,7 +139,7 @@ impl Work<'_> {
     }
 
     pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms) {
-        self.tile.set_timer(kind, of, at, Some(self.slot));
+        self.tile.set_timer(kind, of, at, Some(self.end));
     }
 
     /// Schedules a trip.
@@ -147,7 +149,7 @@ impl Work<'_> {
             place,
             junction,
         } = departure;
-        if at / SLOT_MS == self.slot {
+        if at < self.end {
             self.tile
                 .insert_event(event_key(DEPART, junction, at, !place));
         } else {

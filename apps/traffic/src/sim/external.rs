@@ -2,7 +2,7 @@
 //! use it in `creel-bench` to compare the runtimes without comparing the models.
 
 use super::tile::Tile;
-use super::{Mail, Ms, Simulation, Sources, receive_messages};
+use super::{Mail, Ms, Simulation, Sources, TICK_MS, receive_messages};
 
 /// One tile in a window, which another runtime runs. See [`Simulation::run_with`].
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Simulation {
         ticks: Ms,
         mut all: impl FnMut(&mut [TileWindow<'_>], &(dyn Fn(&mut TileWindow<'_>) + Sync)),
     ) {
-        let until = self.until(ticks);
+        let until = self.until(ticks.saturating_mul(TICK_MS));
         while self.now_ms < until {
             let next = until.min(self.now_ms + self.window_ms);
             let (from, rules, [incoming, outgoing]) = (self.now_ms, &self.rules, &mut self.mail);

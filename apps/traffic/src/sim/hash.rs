@@ -78,13 +78,14 @@ impl Tile {
             ]);
         }
         for (movement, &crossed) in self.crossed.iter().enumerate() {
-            if crossed > 0 {
+            if crossed != Crossings::default() {
                 let (exit, entry) = self.right_of_way.ends(movement);
                 let links = (
                     name(self.link_of_exit(exit)),
                     name(self.first_link + u32::from(entry)),
                 );
-                add(&[10, links.0, links.1, u64::from(crossed)]);
+                let mean = u64::from(crossed.mean_ms);
+                add(&[10, links.0, links.1, u64::from(crossed.last), mean]);
             }
         }
         for (exit, lateness) in self.lateness.iter().enumerate() {
@@ -97,6 +98,7 @@ impl Tile {
         }
         for (index, entry) in self.entries.iter().enumerate() {
             let link = name(self.first_link + index as u32);
+            let free_flow_ms = u64::from(entry.free_flow_ms());
             let mut free_storage = u64::from(entry.free_storage);
             let holes = self.holes.ring(entry.holes);
             for at in holes.flat_map(|place| self.holes[place].times(entry.headway_ms)) {
@@ -106,7 +108,13 @@ impl Tile {
                     add(&[5, link, u64::from(at)]);
                 }
             }
-            add(&[6, link, free_storage, u64::from(entry.next_in)]);
+            add(&[
+                6,
+                link,
+                free_storage,
+                u64::from(entry.next_in),
+                free_flow_ms,
+            ]);
             let mut waiter = entry.last_waiter;
             let mut place = 0;
             while waiter != NONE16 {
@@ -124,6 +132,16 @@ impl Tile {
             }
         }
         for (index, node) in self.nodes().iter().enumerate() {
+            if node.rule == Rule::Signal {
+                let junction = network.junction_file_index(self.first_junction + index as u32);
+                let program = &simulation.rules.programs[usize::from(node.program)];
+                add(&[
+                    12,
+                    u64::from(junction),
+                    u64::from(node.offset_ms),
+                    program.hash(),
+                ]);
+            }
             if node.busy_until > 0 {
                 let junction = network.junction_file_index(self.first_junction + index as u32);
                 add(&[8, u64::from(junction), u64::from(node.busy_until)]);

@@ -14,7 +14,7 @@ impl Work<'_> {
         self.tile.tally.waiting += 1;
         self.tile.tally.waited_ms -= i64::from(now);
         if self.tile.exits[usize::from(exit)].flags & LinkExit::WATCHED != 0 {
-            self.tile.unwatch(exit);
+            self.tile.unwatch(exit, car);
         }
         let record = &mut self.tile.exits[usize::from(exit)];
         let last = record.last;
@@ -125,7 +125,7 @@ impl Work<'_> {
         record.flags |= LinkExit::BLOCKED | LinkExit::STUCK_TIMER;
         let limit = record.since + self.rules.physics.stuck_ms;
         self.tile.push_waiter(entry, exit);
-        self.tile.wake_when_due(entry, now, Some(self.slot));
+        self.tile.wake_when_due(entry, now, Some(self.end));
         if !has_stuck_timer {
             self.set_timer(STUCK, exit, limit.max(now));
         }

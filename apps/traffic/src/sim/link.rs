@@ -4,7 +4,6 @@ use super::EventKind;
 use super::events::Work;
 use super::records::*;
 use super::slab::NONE;
-use super::wheel::SLOT_MS;
 use crate::network::Ms;
 
 impl Work<'_> {
@@ -27,7 +26,7 @@ impl Work<'_> {
         while self.tile.entries[usize::from(entry)].last_waiter != NONE16 {
             let (before, waiter) = self.tile.choose_waiter(entry);
             if !self.accepts_car(waiter, entry, now) {
-                return self.tile.wake_when_due(entry, now, Some(self.slot));
+                return self.tile.wake_when_due(entry, now, Some(self.end));
             }
             self.tile.pop_waiter(entry, (before, waiter));
             match waiter {
@@ -52,7 +51,7 @@ impl Work<'_> {
         if down & CUT == 0 {
             let exit = (down & INDEX) as u16;
             self.tile.cars[place].exit = exit;
-            if at / SLOT_MS == self.slot {
+            if at < self.end {
                 self.tile.insert_arrival(exit, at, place);
             } else {
                 self.tile.arrival_wheel.push(&mut self.tile.cars, place);
@@ -101,7 +100,7 @@ impl Work<'_> {
             self.record_event(now, car.place, EventKind::Left, link);
         }
         if up & CUT == 0 {
-            self.tile.hole(up as u16, at, now, Some(self.slot));
+            self.tile.hole(up as u16, at, now, Some(self.end));
         } else {
             let cut = self.tile.cuts[(up & INDEX) as usize];
             self.mail[usize::from(cut.neighbour)].push(Message {

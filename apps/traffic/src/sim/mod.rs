@@ -5,15 +5,18 @@
 //! the workers.
 
 mod build;
+mod control;
 mod detours;
 mod events;
 mod external;
 mod hash;
 mod junction;
 mod link;
+mod positions;
 mod priority;
 mod records;
 mod reroute;
+mod roads;
 mod slab;
 mod snapshot;
 mod storage;
@@ -22,14 +25,14 @@ mod trips;
 mod validate;
 mod wheel;
 
+pub use control::Whereabouts;
 pub use external::TileWindow;
+pub use positions::{CarPosition, Region};
 pub use reroute::Rerouting;
 pub use snapshot::SnapshotError;
 
 use crate::demand::Plans;
-use crate::network::{
-    HEADWAY_MS_MAX, LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program,
-};
+use crate::network::{LINK_TIME_MS_MIN, Ms, Network, NetworkError, Physics, Program};
 use crate::route::Router;
 use creel::Pool;
 use detours::Detours;
@@ -38,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::{Arc, OnceLock};
 use tile::Tile;
 
-/// The length of a tick. You can inspect the state between two ticks.
+/// The length of a tick, which is the step of [`Simulation::run`].
 pub const TICK_MS: Ms = 1000;
 /// The maximum length of a window in ticks.
 const WINDOW_TICKS_MAX: Ms = 32;
@@ -140,6 +143,8 @@ pub enum EventKind {
     Departed,
     /// The car entered a link.
     Entered,
+    /// [`Simulation::remove`] removed the car from this link, or from its entry queue.
+    Removed,
 }
 
 /// The sources of a tile's messages: a neighbouring tile, and the index of this tile among that
@@ -149,8 +154,12 @@ type Sources = Vec<(u32, u16)>;
 type Mail = Vec<Vec<Message>>;
 
 /// The state of a simulation at one time. You advance it with [`run`](Self::run), and you can
-/// inspect it between two calls.
-#[derive(Debug)]
+/// inspect and change it between two calls.
+///
+/// A clone is a copy of the state in memory. It shares the network and the plans, so it is cheap
+/// enough for each frame of a game, for example to go back when the input of another player arrives
+/// late.
+#[derive(Clone, Debug)]
 pub struct Simulation {
     network: Arc<Network>,
     rules: Rules,
@@ -162,7 +171,10 @@ pub struct Simulation {
     window_ms: Ms,
     rerouting: Option<Rerouting>,
     /// The router for free-flow times. Routers for other times are derived from it.
-    router: OnceLock<Router>,
+    router: OnceLock<Arc<Router>>,
+    /// The geometry of the links, and the numbers of the cars by place, for their positions.
+    lines: OnceLock<Arc<positions::Lines>>,
+    numbers: OnceLock<Arc<positions::Numbers>>,
 }
 
 impl Simulation {
@@ -208,6 +220,8 @@ impl Simulation {
             window_ms: window.clamp(LINK_TIME_MS_MIN / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
             rerouting: None,
             router: OnceLock::new(),
+            lines: OnceLock::new(),
+            numbers: OnceLock::new(),
         })
     }
 
@@ -226,7 +240,7 @@ impl Simulation {
         &self.rules.physics
     }
 
-    /// Returns the current time, which is a whole number of ticks.
+    /// Returns the current time.
     pub fn now_ms(&self) -> Ms {
         self.now_ms
     }
@@ -240,39 +254,6 @@ impl Simulation {
     /// measure the cost of windows, for example.
     pub fn set_window(&mut self, ticks: Ms) {
         self.window_ms = self.window_ms.min(ticks.max(1).saturating_mul(TICK_MS));
-    }
-
-    /// Sets the headway at both ends of a link from now on, for example because of road works or a
-    /// narrow lane. `None` restores the headway of the network. The headway is a part of the state,
-    /// so it is saved and hashed.
-    ///
-    /// # Errors
-    /// Returns an error if the link does not exist.
-    pub fn set_headway(&mut self, link: u32, headway_ms: Option<Ms>) -> Result<(), NetworkError> {
-        let Some(&road) = self.network.links().get(link as usize) else {
-            return Err(NetworkError(format!(
-                "cannot set the headway: there is no road number {link}"
-            )));
-        };
-        let own = self.network.flow(link, &self.rules.physics).headway_ms;
-        let headway_ms = headway_ms.unwrap_or(own).clamp(1, HEADWAY_MS_MAX);
-        let first_of = |tile: &Tile| tile.first_junction;
-        let tile_of = |junction: u32| {
-            self.tiles
-                .partition_point(|tile| first_of(tile) <= junction)
-                - 1
-        };
-        let (begin, end) = (tile_of(road.from), tile_of(road.to));
-        let begin = &mut self.tiles[begin];
-        begin.set_entry_headway((link - begin.first_link) as u16, headway_ms, self.now_ms);
-        let end = &mut self.tiles[end];
-        let exits = 0..end.exits.len() as u16;
-        let exit = exits
-            .into_iter()
-            .find(|&exit| end.link_of_exit(exit) == link);
-        let exit = exit.expect("a link ends in the tile of its junction");
-        end.exits[usize::from(exit)].headway_ms = headway_ms;
-        Ok(())
     }
 
     /// Sets the time after which a blocked car steps aside. This also applies to cars that are
@@ -309,10 +290,27 @@ impl Simulation {
     /// # Panics
     /// Panics if the simulation would continue after [`END_MS_MAX`].
     pub fn run_in(&mut self, loops: &Pool, ticks: Ms) {
-        let until = self.until(ticks);
+        let step_ms = ticks.checked_mul(TICK_MS);
+        self.run_ms_in(loops, step_ms.unwrap_or(Ms::MAX));
+    }
+
+    /// Runs for `step_ms` milliseconds. The result does not depend on how you divide a period into
+    /// steps. For example, a game can run 16 ms or 50 ms per frame.
+    ///
+    /// # Panics
+    /// Panics if the simulation would continue after [`END_MS_MAX`].
+    pub fn run_ms(&mut self, pool: &Pool, step_ms: Ms) {
+        pool.session(|loops| self.run_ms_in(loops, step_ms));
+    }
+
+    /// Like [`run_ms`](Self::run_ms), but within a session that is already open.
+    ///
+    /// # Panics
+    /// Panics if the simulation would continue after [`END_MS_MAX`].
+    pub fn run_ms_in(&mut self, loops: &Pool, step_ms: Ms) {
+        let until = self.until(step_ms);
         while self.now_ms < until {
-            let to_round = self.ticks_to_round().saturating_mul(TICK_MS);
-            let round = self.now_ms.saturating_add(to_round);
+            let round = self.next_round_ms();
             while self.now_ms < until.min(round) {
                 let next = until.min(round).min(self.now_ms + self.window_ms);
                 self.run_window(loops, next);
@@ -324,11 +322,9 @@ impl Simulation {
         }
     }
 
-    /// Returns the time after `ticks` more ticks.
-    fn until(&self, ticks: Ms) -> Ms {
-        let until = ticks
-            .checked_mul(TICK_MS)
-            .and_then(|ms| ms.checked_add(self.now_ms));
+    /// Returns the time after a step.
+    fn until(&self, step_ms: Ms) -> Ms {
+        let until = self.now_ms.checked_add(step_ms);
         until
             .filter(|&until| until <= END_MS_MAX)
             .expect("the simulation ends before END_MS_MAX (34 days)")

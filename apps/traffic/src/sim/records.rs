@@ -82,6 +82,8 @@ pub(super) struct LinkEntry {
 
 impl LinkEntry {
     const WAKES: u32 = 1 << 31;
+    /// The value of `next_in` while the link is closed.
+    pub const CLOSED: Ms = Ms::MAX - 1000;
 
     /// Returns the entry of an empty link.
     pub fn new(down: u32, flow: &crate::network::Flow) -> Self {
@@ -99,6 +101,10 @@ impl LinkEntry {
     #[inline]
     pub fn free_flow_ms(&self) -> Ms {
         self.free_flow & !Self::WAKES
+    }
+
+    pub fn set_free_flow_ms(&mut self, free_flow_ms: Ms) {
+        self.free_flow = free_flow_ms | self.free_flow & Self::WAKES;
     }
 
     /// Returns whether a timer is set for the time at which there may be storage.
@@ -349,6 +355,33 @@ pub(super) struct EntryQueue {
     pub next_waiter: u16,
     /// The turn for the link, see [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
     pub tag: Option<u32>,
+}
+
+/// The crossings of a movement that others yield to, or that yields itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Crossings {
+    /// The time of the last crossing, or 0.
+    pub last: Ms,
+    /// The moving average of the time between two crossings, or 0 before the second one.
+    pub mean_ms: Ms,
+}
+
+impl Crossings {
+    /// The longest time between two crossings that counts.
+    pub const MEAN_MS_MAX: Ms = 60_000;
+
+    /// Notes a crossing.
+    pub fn add(&mut self, now: Ms) {
+        let between = match self.last {
+            0 => Self::MEAN_MS_MAX,
+            last => (now - last).min(Self::MEAN_MS_MAX),
+        };
+        self.mean_ms = match self.mean_ms {
+            0 => between,
+            mean => (mean * 15 + between) / 16,
+        };
+        self.last = now.max(1);
+    }
 }
 
 /// A trip that has not begun.

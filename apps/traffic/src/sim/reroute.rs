@@ -6,7 +6,8 @@
 //! free flow asks for the quickest route, and takes it if it saves at least a twentieth. All of
 //! this depends only on the state, so the result does not depend on the workers.
 
-use super::detours::Detours;
+use super::detours::{DETOURS, Detours};
+use super::records::LinkEntry;
 use super::tile::Tile;
 use super::{Simulation, TICK_MS};
 use crate::demand::{Route, is_turns, unpack};
@@ -15,6 +16,7 @@ use crate::random::Stream;
 use crate::route::{RouteQuery, Router, free_flow_times};
 use creel::Pool;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// The parameters of rerouting. For example, `every_ticks: 60` with `share_ppm: 100_000` lets a
 /// tenth of the late cars search once per minute.
@@ -77,6 +79,9 @@ impl Lateness {
     }
 }
 
+/// The travel time of a closed road for rerouting. A car uses it only if there is no other way.
+pub(super) const CLOSED_ROAD_MS: Ms = 100_000_000;
+
 /// A car with its new route.
 struct Change {
     car: u32,
@@ -104,11 +109,11 @@ impl Simulation {
         Ok(())
     }
 
-    /// Returns the number of ticks until the next round.
-    pub(super) fn ticks_to_round(&self) -> Ms {
-        let tick = self.now_ms / TICK_MS;
+    /// Returns the time of the next round.
+    pub(super) fn next_round_ms(&self) -> Ms {
         self.rerouting.map_or(Ms::MAX, |rerouting| {
-            rerouting.every_ticks - tick % rerouting.every_ticks
+            let every_ms = rerouting.every_ticks * TICK_MS;
+            (self.now_ms / every_ms + 1).saturating_mul(every_ms)
         })
     }
 
@@ -127,6 +132,13 @@ impl Simulation {
                 let time = &mut times[tile.link_of_exit(exit as u16) as usize];
                 *time = time.saturating_add(lateness.mean_ms);
             }
+            for (entry, record) in (tile.first_link..).zip(&tile.entries) {
+                let time = &mut times[entry as usize];
+                match record.next_in {
+                    LinkEntry::CLOSED => *time = CLOSED_ROAD_MS,
+                    _ => *time += record.free_flow_ms() - free[entry as usize],
+                }
+            }
         }
         let late: Vec<Vec<u32>> = loops.map(&self.tiles, |tile| {
             self.late(tile, &rerouting, &free, &times)
@@ -137,7 +149,7 @@ impl Simulation {
         let network = &self.network;
         let free_flow_router = self
             .router
-            .get_or_init(|| Router::from_times(network, free));
+            .get_or_init(|| Arc::new(Router::from_times(loops, network, free)));
         let router = free_flow_router.with_times(network, times);
         let mut queries = loops.scratch(|_| router.query());
         let changes: Vec<Vec<Change>> =
@@ -145,12 +157,11 @@ impl Simulation {
                 let faster_path = |&car: &u32| self.faster_path(tile, car, &router, query);
                 late.iter().filter_map(faster_path).collect()
             });
-        let end = self.rules.plans.end();
         for (tile, changes) in self.tiles.iter_mut().zip(changes) {
             for change in changes {
                 let car = &mut tile.cars[change.car];
                 car.turns = change.words[0];
-                car.place = self.rules.detours.add(end, &change.words, change.back);
+                car.place = self.rules.detours.add(&change.words, change.back);
                 tile.tally.rerouted += 1;
             }
         }
@@ -158,14 +169,13 @@ impl Simulation {
 
     /// Removes the detours that no car uses any more.
     fn collect_detours(&mut self) {
-        let end = self.rules.plans.end();
         let mut kept = Detours::default();
         for tile in &mut self.tiles {
             for place in tile.cars_out() {
                 let car = &mut tile.cars[place];
-                if car.place >= end {
-                    let (words, back) = self.rules.detours.rest(car.place - end);
-                    car.place = kept.add(end, words, back);
+                if car.place >= DETOURS {
+                    let (words, back) = self.rules.detours.rest(car.place);
+                    car.place = kept.add(words, back);
                 }
             }
         }
@@ -192,7 +202,7 @@ impl Simulation {
 
     /// Returns the remaining links of a car's trip, the place at which the trip ends in the plans,
     /// and the junctions at which these links begin and end.
-    fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
+    pub(super) fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let car = tile.cars[car];
         let network: &Network = &self.network;
         let mut junction = network.links()[tile.link_of_exit(car.exit) as usize].to;

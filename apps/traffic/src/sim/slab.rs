@@ -98,6 +98,20 @@ impl<T: Listed> Slab<T> {
         last
     }
 
+    /// Unlinks any element of a ring, and returns the new last element or [`NONE`].
+    pub fn unlink(&mut self, last: u32, place: u32) -> u32 {
+        let mut before = last;
+        while self[before].next() != place {
+            before = self[before].next();
+        }
+        if before == place {
+            return NONE;
+        }
+        let next = self[place].next();
+        self[before].set_next(next);
+        if last == place { before } else { last }
+    }
+
     /// Returns the places of a ring, starting with the first.
     pub fn ring(&self, last: u32) -> impl Iterator<Item = u32> {
         let mut place = (last != NONE).then(|| self[last].next());

@@ -5,16 +5,16 @@
 
 use super::detours::Detours;
 use super::reroute::Rerouting;
-use super::{Rules, Simulation, Tile, build};
+use super::{Rules, Simulation, Tile};
 use crate::demand::Plans;
-use crate::network::{Ms, Network, Physics};
+use crate::network::{Ms, Network, Physics, Program};
 use creel::Pool;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr4";
+const MAGIC: &[u8; 8] = b"creeltr5";
 /// The length of the magic without the version, which is one digit.
 const KIND: usize = 7;
 /// The maximum size of a snapshot. A greater length means that the file is damaged.
@@ -65,7 +65,7 @@ impl From<io::Error> for SnapshotError {
 
 /// The content of a snapshot: everything that cannot be derived from the network and its tiles.
 #[derive(Serialize, Deserialize)]
-struct State<P, D, T> {
+struct State<P, D, T, L> {
     fingerprint: u64,
     physics: Physics,
     now_ms: Ms,
@@ -73,6 +73,7 @@ struct State<P, D, T> {
     plans: P,
     detours: D,
     tiles: T,
+    programs: L,
 }
 
 impl Simulation {
@@ -90,6 +91,7 @@ impl Simulation {
             plans: &*self.rules.plans,
             detours: &self.rules.detours,
             tiles: &self.tiles,
+            programs: &self.rules.programs,
         };
         let bytes = postcard::to_stdvec(&state).map_err(io::Error::other)?;
         to.write_all(MAGIC)?;
@@ -142,7 +144,7 @@ impl Simulation {
         if crc32fast::hash(bytes).to_le_bytes() != sum {
             return Err(SnapshotError::Malformed("the checksum does not match"));
         }
-        let state: State<Plans, Detours, Vec<Tile>> = postcard::from_bytes(bytes)
+        let state: State<Plans, Detours, Vec<Tile>, Vec<Program>> = postcard::from_bytes(bytes)
             .map_err(|_| SnapshotError::Malformed("the content cannot be decoded"))?;
         let mut simulation = Self::new(loops, network, Arc::new(Plans::default()), state.physics)
             .map_err(|_| {
@@ -157,6 +159,7 @@ impl Simulation {
         simulation.rules = Rules {
             plans: Arc::new(state.plans),
             detours: state.detours,
+            programs: state.programs,
             ..simulation.rules
         };
         simulation.rerouting = state.rerouting;
@@ -176,6 +179,6 @@ impl Simulation {
 
     /// Returns a hash that identifies this network and its partition into tiles.
     fn fingerprint(&self) -> u64 {
-        build::partition_fingerprint(&self.network)
+        self.network.partition_fingerprint()
     }
 }

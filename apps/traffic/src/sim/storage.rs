@@ -31,13 +31,13 @@ impl Tile {
         freed
     }
 
-    /// Adds a hole that will arrive at an entry at `at`. `slot` is the slot that is being
-    /// processed, if there is one.
-    pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, slot: Option<Ms>) {
+    /// Adds a hole that will arrive at an entry at `at`. `end` is the end of the slot
+    /// that is being processed, if there is one.
+    pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, end: Option<Ms>) {
         self.absorb_holes(entry, now);
         self.append_hole(entry, at, now);
         if self.entries[usize::from(entry)].last_waiter != NONE16 {
-            self.wake_when_due(entry, now, slot);
+            self.wake_when_due(entry, now, end);
         }
     }
 
@@ -94,7 +94,7 @@ impl Tile {
 
     /// Sets a timer for the time at which a link will have storage for its waiters, if that time is
     /// known.
-    pub fn wake_when_due(&mut self, entry: u16, now: Ms, slot: Option<Ms>) {
+    pub fn wake_when_due(&mut self, entry: u16, now: Ms, end: Option<Ms>) {
         let record = &self.entries[usize::from(entry)];
         if record.wakes() {
             return;
@@ -108,7 +108,7 @@ impl Tile {
         };
         record.set_wakes(true);
         let at = record.next_in.max(storage_at).max(now);
-        self.set_timer(super::events::WAKE, entry, at, slot);
+        self.set_timer(super::events::WAKE, entry, at, end);
     }
 
     /// Returns the number of free places that are enough for one of the waiters.

@@ -38,8 +38,8 @@ pub(super) struct Tile {
     pub departures: BinaryHeap<Reverse<Departure>>,
     /// The entry queues, ordered by entry.
     pub entry_queues: Vec<EntryQueue>,
-    /// The time of the last crossing of each movement at priority junctions, or 0.
-    pub crossed: Vec<Ms>,
+    /// The crossings of each movement at priority junctions.
+    pub crossed: Vec<Crossings>,
     /// The right of way at priority junctions. It follows from the network, so it is not saved.
     #[serde(skip)]
     pub right_of_way: Arc<RightOfWay>,
@@ -100,10 +100,10 @@ impl Tile {
         std::hint::black_box(all.fold(touched, Ms::wrapping_add));
     }
 
-    /// Runs the tile from `from` to `until`, which are both whole ticks. Messages to other tiles go
+    /// Runs the tile from `from` to `until`. Messages to other tiles go
     /// into `mail`, by neighbour.
     pub fn run(&mut self, from: Ms, until: Ms, rules: &Rules, mail: &mut [Vec<Message>]) {
-        let end = until / SLOT_MS;
+        let end = until.div_ceil(SLOT_MS);
         let mut slot = from / SLOT_MS;
         while slot < end {
             let departures = self.departures.peek();
@@ -113,6 +113,7 @@ impl Tile {
             if slot < end {
                 Work {
                     slot,
+                    end: until.min((slot + 1) * SLOT_MS),
                     rules,
                     mail,
                     tile: self,
@@ -188,7 +189,7 @@ impl Tile {
             + self.arrival_wheel.bytes()
             + self.timer_wheel.bytes()
             + self.due_events.capacity() * size_of::<u64>()
-            + self.crossed.capacity() * size_of::<Ms>()
+            + self.crossed.capacity() * size_of::<Crossings>()
             + self.lateness.capacity() * size_of::<Lateness>()
             + self.car_bytes()
     }

@@ -79,7 +79,7 @@ impl Work<'_> {
                 };
                 tile.entry_queues.insert(index, entry_queue);
                 tile.push_waiter(entry, ENTRY_QUEUE);
-                tile.wake_when_due(entry, now, Some(self.slot));
+                tile.wake_when_due(entry, now, Some(self.end));
             }
         }
     }

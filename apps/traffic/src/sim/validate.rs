@@ -10,12 +10,13 @@
 //! - The route of each car leads to the place where its plan continues.
 //! - No time is so late that a sum of times would overflow.
 
+use super::detours::{DETOUR_WORDS_MAX, DETOURS};
 use super::events::{RETRY, STUCK, WAKE};
 use super::records::*;
 use super::slab::{Listed, NONE, Slab};
 use super::tile::Tile;
 use super::wheel::Wheel;
-use super::{END_MS_MAX, Rerouting, Simulation, TICK_MS, Tally};
+use super::{END_MS_MAX, Rerouting, Simulation, Tally};
 use crate::demand::{follow_turns, is_turns};
 use crate::network::{HEADWAY_MS_MAX, Ms};
 use creel::Pool;
@@ -31,8 +32,7 @@ impl Simulation {
     /// cars.
     pub(super) fn is_valid(&self, empty: &[Tile], loops: &Pool) -> bool {
         let rerouting = self.rerouting.as_ref();
-        self.now_ms.is_multiple_of(TICK_MS)
-            && self.now_ms <= END_MS_MAX
+        self.now_ms <= END_MS_MAX
             && rerouting.is_none_or(|rerouting| Rerouting::check(rerouting).is_ok())
             && self.tiles.len() == empty.len()
             && self.has_valid_sums()
@@ -94,23 +94,27 @@ impl Simulation {
     fn has_valid_detours(&self) -> bool {
         let plans = &self.rules.plans;
         let ends = |back: u32| back > 0 && back < plans.end() && !is_turns(plans.word(back));
-        let words = u64::from(plans.end()) + self.rules.detours.len() as u64;
-        words < u64::from(NONE) && self.rules.detours.lead_back(ends)
+        self.rules.detours.len() <= DETOUR_WORDS_MAX && self.rules.detours.lead_back(ends)
     }
 
     /// Checks that a car which arrives at `junction` can follow its route to the place where its
     /// plan continues.
     fn route_is_valid(&self, mut junction: u32, car: Car) -> Option<()> {
         let (network, rules) = (&self.network, &self.rules);
-        let all = rules.plans.end() + rules.detours.len() as u32;
+        let end = rules.plans.end();
+        let all = DETOURS + rules.detours.len() as u32;
         let mut place = car.place;
-        let (_, word) = (place < all).then(|| rules.follow(place))?;
+        let (_, word) =
+            (place < end || (DETOURS..all).contains(&place)).then(|| rules.follow(place))?;
         is_turns(word).then_some(())?;
         junction = follow_turns(network, junction, car.turns)?;
         loop {
             let (next, word) = rules.follow(place + 1);
             if !is_turns(word) {
-                return (rules.plans.junction_at(network, next)? == junction).then_some(());
+                // The last trip of a plan may have got another destination.
+                let is_last = rules.plans.departure(next).is_none();
+                let end = rules.plans.junction_at(network, next)?;
+                return (is_last || end == junction).then_some(());
             }
             (word > 1).then_some(())?;
             junction = follow_turns(network, junction, word)?;
@@ -221,9 +225,13 @@ impl TileCheck<'_> {
         let node = |(a, b): (&Node, &Node)| {
             let fixed = |c: &Node| {
                 let first = (c.first_entry, c.first_exit);
-                (c.offset_ms, first, c.program, c.turn_bits, c.rule)
+                (first, c.turn_bits, c.rule)
             };
-            fixed(a) == fixed(b)
+            // A traffic light may have got another program.
+            let program = self.simulation.rules.programs.get(usize::from(a.program));
+            let has_program = a.rule != Rule::Signal
+                || program.is_some_and(|program| a.offset_ms < program.cycle_ms);
+            fixed(a) == fixed(b) && has_program
         };
         let exit = |(a, b): (&LinkExit, &LinkExit)| {
             let fixed = |h: &LinkExit| {
@@ -233,7 +241,8 @@ impl TileCheck<'_> {
             fixed(a) == fixed(b)
         };
         let entry = |(a, b): (&LinkEntry, &LinkEntry)| {
-            (a.down, a.free_flow_ms()) == (b.down, b.free_flow_ms())
+            // A road may have become slower.
+            a.down == b.down && (b.free_flow_ms()..=1 << 30).contains(&a.free_flow_ms())
         };
         let cut =
             |(a, b): (&Cut, &Cut)| (a.neighbour, a.there, a.link) == (b.neighbour, b.there, b.link);
@@ -268,11 +277,14 @@ impl TileCheck<'_> {
         };
         let all = tile.exits.iter().all(exit)
             && tile.entries.iter().all(|entry| {
-                (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms) && entry.next_in <= until
+                (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms)
+                    && (entry.next_in <= until || entry.next_in == LinkEntry::CLOSED)
             })
             && tile.nodes.iter().all(|c| c.busy_until <= until)
             && tile.crossed.len() == tile.right_of_way.movements()
-            && tile.crossed.iter().all(|&crossed| crossed <= self.now())
+            && tile.crossed.iter().all(|crossed| {
+                crossed.last <= self.now() && crossed.mean_ms <= Crossings::MEAN_MS_MAX
+            })
             && tile.lateness.len() == lateness
             && tile.lateness.iter().all(|late| {
                 u128::from(late.sum_ms) < SUM_MAX && late.cars < 1 << 31 && late.mean_ms < 1 << 31
@@ -287,10 +299,9 @@ impl TileCheck<'_> {
         // link.
         let drives = |car: Car| {
             let link = tile.link_of_exit(car.exit);
-            let flow = simulation.network.flow(link, &simulation.rules.physics);
-            let since = car.at.checked_sub(flow.free_flow_ms);
+            let since = car.at.checked_sub(simulation.current_free_flow_ms(link));
             let way = simulation.route_is_valid(roads[link as usize].to, car);
-            since.is_some_and(|since| since <= now) && way.is_some()
+            since.is_none_or(|since| since <= now) && way.is_some()
         };
         let mut seen = VisitedPlaces::of(&tile.cars)?;
         seen.wheel(&tile.cars, &tile.arrival_wheel, |car| {
@@ -350,7 +361,8 @@ impl TileCheck<'_> {
         seen.wheel(&tile.timers, &tile.timer_wheel, |timer| {
             let known = known.get_mut(usize::from(timer.kind()));
             let one = known.and_then(|known| known.get_mut(usize::from(timer.of())));
-            self.is_due(timer.at) && one.is_some_and(std::mem::take)
+            let is_closed = timer.kind() == WAKE && timer.at == LinkEntry::CLOSED;
+            (self.is_due(timer.at) || is_closed) && one.is_some_and(std::mem::take)
         })?;
         let none_left = known.iter().flatten().all(|&left| !left);
         none_left.then_some(())?;

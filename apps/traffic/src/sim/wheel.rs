@@ -50,19 +50,20 @@ impl Wheel {
         until
     }
 
-    /// Removes the elements that are due in a slot and calls `due` for each.
+    /// Removes the elements that are due in a slot before `end`, and calls `due` for each. `end` is
+    /// at most the end of the slot.
     #[inline]
     pub fn drain<T: Listed>(
         &mut self,
         slab: &mut Slab<T>,
         slot: Ms,
+        end: Ms,
         mut due: impl FnMut(&mut Slab<T>, u32, T),
     ) {
         let index = slot as usize % SLOTS;
         if self.taken[index / 64] & 1 << (index % 64) == 0 {
             return;
         }
-        let end = (slot + 1) * SLOT_MS;
         let mut place = std::mem::replace(&mut self.first[index], NONE);
         self.taken[index / 64] &= !(1 << (index % 64));
         while place != NONE {
@@ -74,6 +75,24 @@ impl Wheel {
             }
             place = thing.next();
         }
+    }
+
+    /// Removes an element before it is due.
+    pub fn remove(&mut self, slab: &mut Slab<impl Listed>, place: u32) {
+        let slot = Self::slot_of(slab[place].at());
+        let next = slab[place].next();
+        if self.first[slot] == place {
+            self.first[slot] = next;
+            if next == NONE {
+                self.taken[slot / 64] &= !(1 << (slot % 64));
+            }
+            return;
+        }
+        let mut before = self.first[slot];
+        while slab[before].next() != place {
+            before = slab[before].next();
+        }
+        slab[before].set_next(next);
     }
 
     /// Calls `f` for each place in the wheel.

@@ -164,7 +164,7 @@ impl Scene {
             places: 4,
             seed: 1,
         };
-        let (both, _) = gravity::plans(&pool, &network, &Router::new(&network), &wishes)?;
+        let (both, _) = gravity::plans(&pool, &network, &Router::new(&pool, &network), &wishes)?;
         // Each trip has its own car, so that no trip waits for the end of another trip.
         let mut trips: Vec<(u32, Vec<u32>)> = (0..both.len() as u32)
             .flat_map(|car| both.trips(&network, car))

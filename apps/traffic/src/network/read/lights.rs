@@ -1,6 +1,7 @@
 //! Reads the traffic lights of SUMO networks.
 //!
-//! From the program of a traffic light, each edge gets the longest green phase of any of its lanes.
+//! From the program of a traffic light, each edge gets the phases in which most of its movements have
+//! green or the yellow after it.
 
 use crate::network::Ms;
 use std::collections::BTreeMap;
@@ -9,8 +10,18 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Light {
     pub offset_ms: i64,
+    /// Whether detectors choose the lengths of phases. We use the shortest ones.
+    pub is_actuated: bool,
     pub phases: Vec<(Ms, Vec<u8>)>,
-    pub letters: BTreeMap<u32, Vec<usize>>,
+    pub letters: BTreeMap<u32, Letters>,
+}
+
+/// The positions of the movements of an edge in the state strings.
+#[derive(Default)]
+pub(super) struct Letters {
+    /// The movements that turn around.
+    pub around: Vec<usize>,
+    pub others: Vec<usize>,
 }
 
 /// The maximum length of a cycle. It is more than eleven days.
@@ -20,8 +31,8 @@ pub(super) const CYCLE_MS_MAX: Ms = 1_000_000_000;
 pub(super) enum Greens {
     /// The light never stops cars, because it is off or has no phases.
     Off,
-    /// The green phase of each edge.
-    Of(BTreeMap<u32, (Ms, Ms)>),
+    /// The green phases of each edge, the longest one first.
+    Of(BTreeMap<u32, Vec<(Ms, Ms)>>),
 }
 
 impl Light {
@@ -38,9 +49,10 @@ impl Light {
         self.phases.iter().map(|phase| phase.0).sum()
     }
 
-    /// Returns the green phase of each edge. Also returns the number of edges that never have
-    /// green. SUMO lets cars of such an edge pass only if the light is yellow or off for it, so we
-    /// treat its yellow and off phases like green. If it has only red, it gets the whole cycle.
+    /// Returns the green phases of each edge, the longest one first. Also returns the number of edges
+    /// that never have green. SUMO lets cars of such an edge pass only if the light is yellow or off
+    /// for it, so we treat its yellow and off phases like green. If it has only red, it gets the
+    /// whole cycle.
     pub fn greens(&self) -> (Greens, usize) {
         let cycle_ms = self.cycle_ms();
         let is_off = |state: &[u8]| state.iter().all(|letter| matches!(letter, b'o' | b'O'));
@@ -48,38 +60,96 @@ impl Light {
             return (Greens::Off, 0);
         }
         let mut without = 0;
-        let green = |(&edge, letters): (&u32, &Vec<usize>)| {
-            let green = longest(&self.phases, letters, b"gGsoO");
-            let green = green.or_else(|| {
+        let green = |(&edge, letters): (&u32, &Letters)| {
+            let letters = match &letters.others[..] {
+                [] => &letters.around[..],
+                others => others,
+            };
+            // Cars of one road share a queue. Therefore the road has green while at least half of
+            // its movements have green, or while any of them has if they never have it together.
+            let most = letters.len().div_ceil(2);
+            let mut greens = intervals(&self.phases, letters, most, true);
+            if greens.is_empty() {
+                greens = intervals(&self.phases, letters, 1, true);
+            }
+            // Its green lasts as long as that of its movements on average.
+            let one = |letter: &usize| intervals(&self.phases, &[*letter], 1, true).into_iter();
+            let all = letters.iter().flat_map(one).map(|(from, to)| to - from);
+            let mean = all.sum::<Ms>() / letters.len().max(1) as Ms;
+            adjust(&mut greens, mean, cycle_ms);
+            if greens.is_empty() {
                 without += 1;
-                longest(&self.phases, letters, b"yY")
-            });
-            (edge, green.unwrap_or((0, cycle_ms)))
+                greens = intervals(&self.phases, letters, 1, false);
+            }
+            if greens.is_empty() {
+                greens.push((0, cycle_ms));
+            }
+            greens.sort_by_key(|&(from, to)| (std::cmp::Reverse(to - from), from));
+            (edge, greens)
         };
         let greens = self.letters.iter().map(green).collect();
         (Greens::Of(greens), without)
     }
 }
 
-/// Returns the longest interval within a cycle in which any of these positions has one of the
-/// letters.
-fn longest(phases: &[(Ms, Vec<u8>)], positions: &[usize], letters: &[u8]) -> Option<(Ms, Ms)> {
-    let mut best: Option<(Ms, Ms)> = None;
-    let (mut now, mut begin) = (0, None);
-    for (length, state) in phases {
-        let green = positions.iter().any(|&position| {
-            state
-                .get(position)
-                .is_some_and(|letter| letters.contains(letter))
-        });
-        begin = if green { begin.or(Some(now)) } else { None };
-        now += length;
-        if let Some(begin) = begin
-            && best.is_none_or(|(from, to)| now - begin > to - from)
-            && now > begin
-        {
-            best = Some((begin, now));
+/// Shortens or lengthens intervals so that they last `total_ms` together, but not beyond the cycle.
+fn adjust(greens: &mut Vec<(Ms, Ms)>, total_ms: Ms, cycle_ms: Ms) {
+    greens.sort_by_key(|&(from, to)| (std::cmp::Reverse(to - from), from));
+    let mut left_ms = total_ms;
+    for (from, to) in greens.iter_mut() {
+        *to = *from + (*to - *from).min(left_ms);
+        left_ms -= *to - *from;
+    }
+    greens.retain(|&(from, to)| from < to);
+    let starts: Vec<Ms> = greens.iter().map(|green| green.0).collect();
+    if let Some((from, to)) = greens.first_mut() {
+        let next = starts.into_iter().filter(|start| start >= to).min();
+        let longer = (*to + left_ms).min(next.unwrap_or(cycle_ms));
+        left_ms -= longer - *to;
+        *to = longer;
+        if next.is_none() {
+            *from = from.saturating_sub(left_ms);
         }
     }
-    best
+}
+
+/// Returns the intervals of a cycle in which at least `most` of these positions have green, or have
+/// yellow after green, in which cars pass as well. With `!needs_green`, intervals of yellow alone
+/// count.
+fn intervals(
+    phases: &[(Ms, Vec<u8>)],
+    positions: &[usize],
+    most: usize,
+    needs_green: bool,
+) -> Vec<(Ms, Ms)> {
+    let mut all = Vec::new();
+    let mut open: Option<(Ms, bool)> = None;
+    let mut now = 0;
+    let end = phases.iter().map(|phase| phase.0).sum();
+    let last = (0, Vec::new());
+    for (length, state) in phases.iter().chain([&last]) {
+        let count = |letters: &[u8]| {
+            let letter = |position: &usize| state.get(*position);
+            let letters = positions
+                .iter()
+                .filter_map(letter)
+                .filter(|l| letters.contains(l));
+            letters.count()
+        };
+        let (green, yellow) = (count(b"gGsoO"), count(b"yY"));
+        let passes = (green + yellow >= most).then_some(green >= most);
+        open = match (open, passes) {
+            (None, Some(green)) => Some((now, green)),
+            (Some((begin, seen)), Some(green)) => Some((begin, seen || green)),
+            (Some((begin, seen)), None) => {
+                if now > begin && (seen || !needs_green) {
+                    all.push((begin, now.min(end)));
+                }
+                None
+            }
+            (None, None) => None,
+        };
+        now += length;
+    }
+    all
 }

@@ -1,9 +1,26 @@
 //! The right-of-way matrix of a SUMO junction.
 
-use super::sumo::{Connection, Node};
 use super::xml::Numbers;
 use crate::network::{Turn, Yield};
 use std::collections::{BTreeSet, HashMap};
+
+/// A junction as the file describes it.
+pub(super) struct Node {
+    pub kind: String,
+    /// The lanes that lead to the junction, in the order of the right-of-way matrix.
+    pub lanes: Vec<String>,
+    /// The movements that each movement yields to, as bits.
+    pub responses: HashMap<usize, Vec<u8>>,
+}
+
+/// A movement from a lane, which passenger cars may use.
+pub(super) struct Connection {
+    pub from: u32,
+    pub to: u32,
+    pub lane: u32,
+    pub via: Option<String>,
+    pub dir: String,
+}
 
 /// The incoming and the outgoing link of a movement.
 type Ends = (u32, u32);
@@ -40,7 +57,8 @@ pub(super) fn yields(node: &Node, connections: Vec<&Connection>, edges: &Numbers
                 _ if is_major(from) => Turn::FromMajor,
                 "l" | "L" | "t" => Turn::Left,
                 "r" | "R" => Turn::Right,
-                _ if merges => Turn::Right,
+                // A merge straight ahead, such as a ramp, needs a shorter gap than a turn.
+                _ if merges => Turn::FromMajor,
                 _ => Turn::Through,
             };
             let foes = foes.iter().copied().collect();

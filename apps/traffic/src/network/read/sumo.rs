@@ -6,7 +6,7 @@
 //! movements yield, and `<roundabout>` lists the edges of a roundabout.
 
 use super::lights::{Greens, Light};
-use super::right_of_way;
+use super::right_of_way::{self, Connection, Node};
 use super::unused::Unused;
 use super::xml::{self, Element, Numbers, Part};
 use super::{ReadError, length_mm};
@@ -23,24 +23,6 @@ struct Edge {
     speed: f64,
     /// Whether passenger cars may use each lane.
     open: Vec<bool>,
-}
-
-/// A junction as the file describes it.
-pub(super) struct Node {
-    pub kind: String,
-    /// The lanes that lead to the junction, in the order of the right-of-way matrix.
-    pub lanes: Vec<String>,
-    /// The movements that each movement yields to, as bits.
-    pub responses: HashMap<usize, Vec<u8>>,
-}
-
-/// A movement from a lane, which passenger cars may use.
-pub(super) struct Connection {
-    pub from: u32,
-    pub to: u32,
-    pub lane: u32,
-    pub via: Option<String>,
-    pub dir: String,
 }
 
 #[derive(Default)]
@@ -284,14 +266,14 @@ impl Reading {
             self.unused.add(format!("tlLogic type={kind}"));
         }
         let light = self.lights.entry(id.clone()).or_default();
-        // A file may contain several programs for a traffic light. We use the first.
-        let is_first = light.phases.is_empty();
-        self.light = is_first.then_some(id);
-        if is_first {
-            light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
-        } else {
-            self.unused.add("tlLogic (a further program)");
+        // A file may contain several programs for a traffic light. Like SUMO, we use the last.
+        if !light.phases.is_empty() {
+            self.unused.add("tlLogic (an earlier program)");
+            light.phases.clear();
         }
+        self.light = Some(id);
+        light.is_actuated = !matches!(kind.as_str(), "" | "static" | "off");
+        light.offset_ms = (offset * 1000.0).clamp(-1e12, 1e12) as i64;
         Ok(())
     }
 
@@ -299,7 +281,10 @@ impl Reading {
         let Some(light) = self.light.as_ref().and_then(|id| self.lights.get_mut(id)) else {
             return Ok(());
         };
-        let seconds: f64 = element.number("duration")?.unwrap_or(0.0);
+        let mut seconds: f64 = element.number("duration")?.unwrap_or(0.0);
+        // A phase of an actuated light ends early if no further cars come.
+        let shortest: Option<f64> = element.number("minDur")?;
+        seconds = shortest.filter(|_| light.is_actuated).unwrap_or(seconds);
         if seconds.is_nan() || seconds < 0.0 {
             return Err(element.error("the duration of a phase must not be negative"));
         }
@@ -387,7 +372,12 @@ impl Reading {
         {
             // A negative index means that the light does not control this movement.
             let light = self.lights.entry(light).or_default();
-            light.letters.entry(from).or_default().push(index);
+            let letters = light.letters.entry(from).or_default();
+            // Hardly any car turns around.
+            match element.get("dir")?.as_deref() {
+                Some("t") => letters.around.push(index),
+                _ => letters.others.push(index),
+            }
         }
         self.connections.push(Connection {
             from,
@@ -543,20 +533,28 @@ impl Reading {
         };
         self.unused
             .add_many("tlLogic (an edge without green)", without as u64);
-        let mut greens = vec![(0, cycle_ms)];
-        for (&edge, &green) in &greens_of {
-            let known = greens.iter().position(|&other| other == green);
+        let mut greens = vec![vec![(0, cycle_ms)]];
+        for (&edge, green) in &greens_of {
+            let known = greens.iter().position(|other| other == green);
             let approach = known.unwrap_or(greens.len());
             let Ok(number) = u8::try_from(approach) else {
                 self.unused.add("tlLogic (more than 255 green phases)");
                 continue;
             };
             if known.is_none() {
-                greens.push(green);
+                greens.push(green.clone());
             }
             self.raw.links[edge as usize].approach = number;
         }
-        let program = Program { cycle_ms, greens };
+        let further = greens.iter().enumerate().flat_map(|(approach, greens)| {
+            let further = greens.iter().skip(1);
+            further.map(move |&green| (approach as u8, green))
+        });
+        let program = Program {
+            cycle_ms,
+            further_greens: further.collect(),
+            greens: greens.iter().map(|greens| greens[0]).collect(),
+        };
         let known = self.programs.get(&program).copied();
         let number = known.map_or_else(|| u16::try_from(self.programs.len()), Ok);
         let number =

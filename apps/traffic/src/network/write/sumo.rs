@@ -10,8 +10,8 @@ use crate::network::{self, Control, Network, Program, Yield};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// A phase after a green phase counts as yellow if it is at most this long.
-const YELLOW_MS_MAX: u32 = 6000;
+/// The length of the yellow phase at the end of a green phase.
+const YELLOW_MS: u32 = 3000;
 
 /// A connection from a lane to a lane.
 struct Turn {
@@ -170,6 +170,16 @@ fn turns(network: &Network, into: &[u32], junction: u32) -> Vec<Turn> {
     turns
 }
 
+/// Returns the time at which the yellow phase at the end of a green phase begins. SUMO expects a
+/// yellow phase, and cars pass in it.
+fn yellow(from: u32, to: u32) -> u32 {
+    if to - from >= 2 * YELLOW_MS {
+        to - YELLOW_MS
+    } else {
+        to
+    }
+}
+
 /// Writes the program of a traffic light, with one phase between each two changes.
 fn light(
     network: &Network,
@@ -179,7 +189,9 @@ fn light(
     turns: &[Turn],
     to: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut changes: Vec<u32> = program.greens.iter().flat_map(|&(a, b)| [a, b]).collect();
+    let further = program.further_greens.iter().map(|further| further.1);
+    let greens = program.greens.iter().copied().chain(further);
+    let mut changes: Vec<u32> = greens.flat_map(|(a, b)| [a, yellow(a, b), b]).collect();
     changes.extend([0, program.cycle_ms]);
     changes.sort_unstable();
     changes.dedup();
@@ -192,15 +204,11 @@ fn light(
     for phase in changes.windows(2) {
         let letter = |turn: &Turn| {
             let approach = network.links()[turn.from as usize].approach;
-            let (from, to) = program.greens[usize::from(approach)];
-            let brief = phase[1] - phase[0] <= YELLOW_MS_MAX;
-            if from <= phase[0] && phase[1] <= to {
-                'g'
-            } else if phase[0] == to && brief {
-                // A green phase has just ended, and SUMO expects a yellow phase after it.
-                'y'
-            } else {
-                'r'
+            let mut greens = program.greens_of(approach);
+            match greens.find(|&(from, to)| from <= phase[0] && phase[1] <= to) {
+                Some((from, to)) if phase[0] < yellow(from, to) => 'g',
+                Some(_) => 'y',
+                None => 'r',
             }
         };
         let state: String = turns.iter().map(letter).collect();

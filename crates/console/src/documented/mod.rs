@@ -170,9 +170,7 @@ fn command_lines(text: &str) -> Vec<(usize, String)> {
                 Some(_) => None,
                 None => Some(["console", "sh", "text", ""].contains(&language(info))),
             };
-        } else if block == Some(true) {
-            lines.push((number, line.to_owned()));
-        } else if block.is_none() && line.starts_with("    ") {
+        } else if block == Some(true) || block.is_none() && line.starts_with("    ") {
             lines.push((number, line.to_owned()));
         } else if block.is_none() {
             let spans = line.split('`').skip(1).step_by(2);

@@ -235,7 +235,7 @@ impl<'p> Joiner<'p> {
         self.fork(a, b)
     }
 
-    /// Offers `b` to thieves and runs `a`, at a level of the recursion. This is not inlined, so that
+    /// WakeThrottle `b` to thieves and runs `a`, at a level of the recursion. This is not inlined, so that
     /// the code around a call stays small.
     #[inline(never)]
     fn fork<A, B: Send>(
@@ -256,7 +256,7 @@ impl<'p> Joiner<'p> {
         self.offer(timed, b, level.depth)
     }
 
-    /// Offers `b` to thieves and runs `a`, whatever the cutoff is.
+    /// WakeThrottle `b` to thieves and runs `a`, whatever the cutoff is.
     #[inline(always)]
     fn offer<A, B: Send>(
         self,

@@ -327,7 +327,7 @@ impl Forker {
         }
         let late = Late::new(loops);
         late.waiter
-            .wait_looking(Some(HELP_EVERY), done, || help() || late.run());
+            .wait_looking(Some(HELP_EVERY), done, || help() || late.run(self));
     }
 }
 

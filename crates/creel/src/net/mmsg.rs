@@ -11,6 +11,7 @@
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
 
 use super::batch::{CALL_MAX, Outgoing, Piece, Received, Slot};
+use super::io::Left;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -166,11 +167,31 @@ unsafe fn send_all(
 
 /// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
 /// slots, there are no more datagrams.
-pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<Left> {
     match received.slots.len() {
-        1 => receive_one(socket, received),
-        _ => receive_many(socket, received),
+        1 => {
+            receive_one(socket, received)?;
+            // A single slot is always full, which says nothing about further datagrams.
+            Ok(Left::Unknown)
+        }
+        slots => {
+            receive_many(socket, received)?;
+            match received.filled < slots {
+                true => Ok(Left::Nothing),
+                false => Ok(Left::More),
+            }
+        }
     }
+}
+
+/// Receives one datagram from any sender. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    socket.recv_from(bytes)
+}
+
+/// Receives one datagram. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<usize> {
+    socket.recv(bytes)
 }
 
 /// Fills the only slot of `received`. A call for a single message is faster, and its stack frame is

@@ -129,7 +129,7 @@ impl UdpSocket {
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.reading(|socket| socket.recv(bytes)).await
+        self.reading(|socket| mmsg::recv(socket, bytes)).await
     }
 
     /// Receives a datagram like [`recv`](Self::recv), for futures written by hand. If there is
@@ -147,7 +147,7 @@ impl UdpSocket {
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
-            Ok((socket.recv(bytes)?, Left::Unknown))
+            Ok((mmsg::recv(socket, bytes)?, Left::Unknown))
         })
     }
 
@@ -167,7 +167,7 @@ impl UdpSocket {
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.reading(|socket| socket.recv_from(bytes)).await
+        self.reading(|socket| mmsg::recv_from(socket, bytes)).await
     }
 
     /// Waits until there may be a datagram. It receives nothing. Call
@@ -233,7 +233,7 @@ impl UdpSocket {
     /// Returns an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram.
     /// Otherwise returns the error of the operating system.
     pub fn try_recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let recv = |socket: &Socket| Ok((socket.recv_from(bytes)?, Left::Unknown));
+        let recv = |socket: &Socket| Ok((mmsg::recv_from(socket, bytes)?, Left::Unknown));
         self.io.try_now(Direction::Read, recv)
     }
 
@@ -429,13 +429,7 @@ impl UdpSocket {
 
 /// Receives the datagrams that have arrived, at most as many as `received` has slots.
 fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
-    mmsg::receive(socket, received)?;
-    let left = match received.slots.len() {
-        // A single slot is always full, which says nothing about further datagrams.
-        1 => Left::Unknown,
-        slots if received.filled < slots => Left::Nothing,
-        _ => Left::More,
-    };
+    let left = mmsg::receive(socket, received)?;
     Ok((received.filled, left))
 }
 

@@ -11,8 +11,8 @@ use crate::{
 
 /// A thread that has notified a worker waits for at least this time before it notifies the next
 /// one. The time doubles, up to the second value, while nobody steals from it.
-const OFFER_NS: u64 = if cfg!(shuttle) { 0 } else { 10_000 };
-const OFFER_MAX_NS: u64 = if cfg!(shuttle) { 0 } else { 500_000 };
+const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
+const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 
 /// The notifications of one thread. Only this thread uses them, so relaxed is enough.
 pub(in crate::loops) struct WakeThrottle {

@@ -328,7 +328,7 @@ impl<'a> Core<'a> {
             } else {
                 let now = now_ns();
                 let tiny = stole_ns.is_some_and(|stole| now - stole < TINY_NS);
-                if tiny && !cfg!(shuttle) {
+                if tiny && !cfg!(creel_shuttle) {
                     while now_ns() - now < TINY_NS {
                         spin_loop();
                     }

@@ -13,12 +13,20 @@ use crossbeam_utils::CachePadded;
 use std::mem::MaybeUninit;
 
 /// The number of jobs in a segment, which is a power of two.
-const SEGMENT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 1024 };
+const SEGMENT: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    1024
+};
 /// The number of segments that [`Lane::take_segments`] returns at most. A segment of a scope has
 /// 32 KB.
 const KEPT: usize = 128;
 /// The maximum number of jobs that a thief takes at once.
-pub(super) const BATCH: usize = if cfg!(any(loom, shuttle)) { 2 } else { 32 };
+pub(super) const BATCH: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    32
+};
 
 /// Memory for jobs.
 pub(super) type Segment<T> = Box<[UnsafeCell<MaybeUninit<T>>]>;
@@ -282,8 +290,8 @@ unsafe fn read<T>(table: &[Segment<T>], index: usize) -> T {
     })
 }
 
-/// A model for loom. Run it with `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release lane`.
-#[cfg(all(test, loom))]
+/// A model for loom. Run it with `RUSTFLAGS="--cfg creel_loom" cargo test -p creel --lib --release lane`.
+#[cfg(all(test, creel_loom))]
 mod model {
     use super::*;
     use loom::{model::Builder, thread};

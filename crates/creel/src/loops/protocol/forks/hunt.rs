@@ -45,7 +45,7 @@ impl Forks {
                 (false, true) => LOOK_NS,
                 (false, false) => 0,
             };
-            if now - begin >= until || busy() || cfg!(shuttle) {
+            if now - begin >= until || busy() || cfg!(creel_shuttle) {
                 return None;
             }
             spin_loop();

@@ -82,6 +82,13 @@ impl Source for Queues {
     fn run(&self, _worker: usize, begin: &mut dyn FnMut()) -> bool {
         WorkerThread::current().is_some_and(|worker| worker.run_one(begin))
     }
+
+    fn run_outside(&self) -> bool {
+        // The thread may belong to another pool.
+        let worker = WorkerThread::current();
+        let worker = worker.filter(|worker| ptr::eq(&*worker.registry.queues, self));
+        worker.is_some_and(|worker| worker.is_member() && worker.run_any())
+    }
 }
 
 /// The thread that has called `ThreadPoolBuilder::use_current_thread`. It is thread 0 of its pool.

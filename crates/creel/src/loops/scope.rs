@@ -1,28 +1,24 @@
 //! Scopes: you spawn closures that borrow, and the scope waits for all of them.
 //!
-//! When [`Pool::scope`] returns, each closure that was spawned in it has run, or has been dropped
-//! because of a panic. The jobs wait in the scope's own queue. The scope publishes this queue as a
-//! shared job (`shared_jobs.rs`), so that idle workers help. The waiting caller helps as well, so a
-//! scope makes progress even if no worker is free.
+//! When [`Pool::scope`] returns, each closure that was spawned in it has run. The scope is a shared
+//! job (`shared_jobs.rs`), so that idle workers help. The waiting caller helps as well, so a scope
+//! makes progress even if no worker is free. `scope/core.rs` explains where the jobs are.
 
-use super::protocol::{
-    Protocol,
-    shared_jobs::{Open, SharedJob},
+mod core;
+mod job;
+mod lane;
+
+use self::{
+    core::{Core, Local, Near},
+    job::ScopeJob,
 };
+use super::protocol::{Protocol, shared_jobs::Open};
 use crate::{
     pool::Pool,
-    sync::{Mutex, lock, now_ns, spin_loop},
-    worker::{
-        current,
-        error::WorkerError,
-        inbox::Job,
-        panics::{FirstPanic, discard},
-        scoped_job,
-        waiter::Latch,
-    },
+    sync::now_ns,
+    worker::{error::WorkerError, inbox::Job, panics::discard, scoped_job},
 };
 use std::{
-    collections::VecDeque,
     fmt,
     marker::PhantomData,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
@@ -59,98 +55,9 @@ pub struct Scope<'scope, 'env: 'scope> {
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// A job, and the worker that it is meant for.
-struct Spawned {
-    job: Job,
-    near: Option<Near>,
-}
-
-/// The worker that a job is meant for, and the time until which other threads leave the job to it.
-#[derive(Clone, Copy)]
-struct Near {
-    worker: usize,
-    until_ns: u64,
-}
-
-/// The jobs of a scope that no thread has taken.
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Spawned>,
-    /// The number of jobs that are meant for a particular worker.
-    meant: usize,
-}
-
-/// The number of jobs at the front of the queue that a thread searches for a job that is meant for
-/// it, or for one that is not reserved for another worker.
-const LOOK: usize = 64;
-
 /// The time that a job waits for the worker that it is meant for, as a multiple of the time that a
 /// wake takes.
 const LATE_WAKES: u64 = 2;
-
-/// The data that the scope and its helpers share.
-#[repr(C)]
-struct Core<'a> {
-    shared_job: SharedJob,
-    loops: &'a Protocol,
-    queue: Mutex<Queue>,
-    /// Counts the jobs that are spawned and not done, plus one while the scope's closure runs.
-    latch: Arc<Latch>,
-    panic: Arc<FirstPanic>,
-}
-
-impl Core<'_> {
-    /// Runs one job. Returns whether there was one.
-    ///
-    /// # Safety
-    ///
-    /// It is a `Core` that begins with the shared job, and it is alive.
-    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: Validity: the caller promises that this is a `Core` that begins with the shared
-        // job, and that it is alive. Aliasing: it is only shared, and what changes in it is locked
-        // or atomic.
-        let this = unsafe { shared_job.cast::<Self>().as_ref() };
-        // The job stores its panic, so this does not unwind.
-        this.take().map(|job| job()).is_some()
-    }
-
-    /// Takes the oldest job that is meant for this thread. If there is none, it takes the oldest
-    /// job that is not reserved for another worker. A job is reserved until its worker is late.
-    fn take(&self) -> Option<Job> {
-        if self.shared_job.is_empty() {
-            return None;
-        }
-        let mut queue = lock(&self.queue);
-        let at = self.pick(&queue)?;
-        // A job is put into the queue before it is counted, so a claim always finds one.
-        let claimed = self.loops.shared_jobs.claim(&self.shared_job);
-        let spawned = claimed.then(|| queue.jobs.remove(at)).flatten()?;
-        queue.meant -= usize::from(spawned.near.is_some());
-        Some(spawned.job)
-    }
-
-    fn pick(&self, queue: &Queue) -> Option<usize> {
-        if queue.meant == 0 {
-            return (!queue.jobs.is_empty()).then_some(0);
-        }
-        let queue = || queue.jobs.iter().take(LOOK);
-        let own = current::index_in(&self.loops.slots);
-        let mine = |spawned: &Spawned| own.is_some() && spawned.near.map(|near| near.worker) == own;
-        let mut now = None;
-        let mut free = |spawned: &Spawned| match spawned.near {
-            None => true,
-            Some(near) => near.until_ns <= *now.get_or_insert_with(now_ns),
-        };
-        queue()
-            .position(mine)
-            .or_else(|| queue().position(&mut free))
-    }
-
-    /// Returns whether there is a job that is meant for a particular worker.
-    fn waits_for_another(&self) -> bool {
-        !self.shared_job.is_empty() && lock(&self.queue).meant > 0
-    }
-}
 
 /// Aborts the process if the wait for the jobs unwinds. The jobs store their panics, so this would
 /// be a bug in Creel. Jobs that are still running would use memory that the unwinding frees.
@@ -188,13 +95,7 @@ impl Pool {
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
     ) -> R {
         let loops = &self.shared().loops;
-        let core = Core {
-            shared_job: SharedJob::new(Core::run, false),
-            loops,
-            queue: Mutex::default(),
-            latch: Latch::new(1),
-            panic: Arc::default(),
-        };
+        let core = Core::new(loops);
         // SAFETY: `core` lives until the end of this function, is not moved, and is `Sync`. `open`
         // is dropped before it.
         let open = unsafe { Open::new(loops, NonNull::from(&core).cast()) };
@@ -205,18 +106,11 @@ impl Pool {
             scope: PhantomData,
             env: PhantomData,
         };
-        let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
-        core.latch.done();
         let guard = AbortOnUnwind;
-        core.latch.wait(|| {
-            let helped = open.run_one() || open.help_under();
-            // The worker that such a job is meant for will be late soon, and then this thread runs
-            // the job.
-            let soon = !helped && core.waits_for_another();
-            if soon {
-                spin_loop();
-            }
-            helped || soon
+        let result = Local::with(&core, |local| {
+            let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+            core.wait(&open, local);
+            result
         });
         drop(open);
         std::mem::forget(guard);
@@ -253,11 +147,10 @@ impl<'scope> Scope<'scope, '_> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn spawn(&'scope self, f: impl FnOnce() + Send + 'scope) {
-        let (job, near) = (self.job(f), None);
-        lock(&self.core.queue).jobs.push_back(Spawned { job, near });
-        self.open.add(1);
-        // The scope's caller may be asleep.
-        self.core.latch.nudge();
+        // SAFETY: what the closure borrows outlives `'scope`, and `Pool::scope` only ends `'scope`
+        // after all jobs have run.
+        let job = unsafe { ScopeJob::new(f) };
+        self.core.spawn(self.open, job);
     }
 
     /// Spawns a closure that worker `worker` runs if it can. Use it if the closure's data are in
@@ -286,14 +179,10 @@ impl<'scope> Scope<'scope, '_> {
             return self.spawn(f);
         }
         let until_ns = now_ns() + LATE_WAKES * self.loops.mailbox.wake_ns();
-        let near = Some(Near { worker, until_ns });
-        let job = self.job(f);
-        let mut queue = lock(&self.core.queue);
-        queue.jobs.push_back(Spawned { job, near });
-        queue.meant += 1;
-        drop(queue);
-        self.open.add_near(worker);
-        self.core.latch.nudge();
+        // SAFETY: as in `spawn`.
+        let job = unsafe { ScopeJob::new(f) };
+        let near = Near { worker, until_ns };
+        self.core.spawn_near(self.open, job, near);
     }
 
     /// Spawns a closure that runs on the thread of worker `worker`. This does not wait for the
@@ -339,7 +228,7 @@ impl<'scope> Scope<'scope, '_> {
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Scope")
-            .field("pending", &self.core.latch.pending())
+            .field("pending", &self.core.pending())
             .finish_non_exhaustive()
     }
 }

@@ -250,6 +250,31 @@ fn jobs_of_scopes_in_scopes_meet() {
     });
 }
 
+/// The first of some jobs waits for the last one. It may be the first of a batch that a thief has
+/// taken, and the jobs behind it must still be found.
+#[test]
+fn the_first_job_of_a_scope_waits_for_the_last() {
+    check(|| {
+        let pool = pool(2 + draw(2));
+        let jobs = 3 + draw(3);
+        let both = Barrier::new(2);
+        let spawn = || {
+            pool.scope(|s| {
+                (0..jobs).for_each(|job| {
+                    let meets = job == 0 || job == jobs - 1;
+                    let both = &both;
+                    s.spawn(move || _ = meets.then(|| both.wait()));
+                });
+            });
+        };
+        match draw(2) {
+            0 => spawn(),
+            _ => pool.run_on(draw(pool.workers()), spawn).unwrap(),
+        }
+        drop(pool);
+    });
+}
+
 #[test]
 fn units_of_a_loop_in_a_loop_meet() {
     check(|| {

@@ -195,6 +195,24 @@ fn scopes_and_joins() {
 }
 
 #[test]
+fn jobs_of_a_scope_spawn_jobs_on_any_thread() {
+    fn grow<'s>(s: &'s crate::Scope<'s, '_>, depth: usize, runs: &'s AtomicUsize) {
+        runs.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..2 * depth.min(1) {
+            s.spawn(move || grow(s, depth - 1, runs));
+        }
+    }
+    check(|| {
+        let runs = |pool: &Pool| {
+            let runs = AtomicUsize::new(0);
+            pool.scope(|s| grow(s, 2, &runs));
+            assert_eq!(runs.into_inner(), 7);
+        };
+        run_both(pool(1 + draw(3)), runs, runs);
+    });
+}
+
+#[test]
 fn workers_that_wait_for_each_other() {
     check(|| {
         run_both(

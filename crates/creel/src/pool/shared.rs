@@ -234,7 +234,7 @@ impl Work for Shared {
     fn is_ready(&self) -> bool {
         let loops = &self.loops;
         self.tasks.any_outside()
-            || loops.shared_jobs.left() > 0
+            || loops.shared_jobs.seems_left()
             || loops.forks.any_old()
             || self.has_jobs()
     }

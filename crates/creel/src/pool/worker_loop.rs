@@ -158,7 +158,7 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
     }
     let busy = || {
         let called = loops.has_part(slot) || slot.inbox.any();
-        called || loops.shared_jobs.left() > 0 || shared.tasks.any_outside() || shared.has_jobs()
+        called || loops.shared_jobs.seems_left() || shared.tasks.any_outside() || shared.has_jobs()
     };
     let leaves = slot.is_idle();
     let mut stole = false;
@@ -189,7 +189,7 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
 fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
     // A loop that includes this worker may have started since the worker last checked, and that
     // loop may have published shared jobs.
-    if shared.loops.shared_jobs.left() == 0 || shared.loops.has_part(slot) {
+    if !shared.loops.shared_jobs.seems_left() || shared.loops.has_part(slot) {
         return false;
     }
     let leaves = slot.is_idle();
@@ -248,7 +248,7 @@ fn run_jobs(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> 
 /// Notifies another worker of shared jobs, because this one is about to run something else. This
 /// worker may be the only one that was woken for them (`Open::add_near`).
 fn pass_on_shared_jobs(shared: &Shared) {
-    if shared.loops.shared_jobs.left() > 0 {
+    if shared.loops.shared_jobs.seems_left() {
         shared.slots.notify_if_work();
     }
 }

@@ -177,4 +177,13 @@ pub trait Source: Send + Sync + 'static {
     /// `begin` between the two, because another worker may then have to be woken for the next job.
     /// Returns whether there was a job.
     fn run(&self, worker: usize, begin: &mut dyn FnMut()) -> bool;
+
+    /// Runs a job that is meant for the calling thread, which is not a worker of the pool. Returns
+    /// whether there was one.
+    ///
+    /// The thread has waited for the second closure of a join for about a millisecond. Implement
+    /// this if that closure may wait for a job that only this thread can run.
+    fn run_outside(&self) -> bool {
+        false
+    }
 }

@@ -180,6 +180,12 @@ impl Latch {
 
     /// Blocks until all jobs are done, and calls `help` while it waits.
     pub(crate) fn wait(&self, help: impl FnMut() -> bool) {
-        self.waiter.wait_until(|| self.pending() == 0, help);
+        self.wait_also(|| true, help);
+    }
+
+    /// Does the same, and also waits until `also` returns true. It checks `also` first.
+    pub(crate) fn wait_also(&self, also: impl Fn() -> bool, help: impl FnMut() -> bool) {
+        let done = || also() && self.pending() == 0;
+        self.waiter.wait_until(done, help);
     }
 }

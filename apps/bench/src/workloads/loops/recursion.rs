@@ -80,6 +80,15 @@ impl Node {
         self.value + left + right
     }
 
+    fn sum_joiner_right_first(&self, joiner: Joiner<'_>) -> u64 {
+        let side = |node: &Option<Box<Self>>, joiner: Joiner<'_>| {
+            node.as_deref()
+                .map_or(0, |n| n.sum_joiner_right_first(joiner))
+        };
+        let (right, left) = joiner.join(|j| side(&self.right, j), |j| side(&self.left, j));
+        self.value + left + right
+    }
+
     fn sum_rayon(&self) -> u64 {
         let side = |node: &Option<Box<Self>>| node.as_deref().map_or(0, Self::sum_rayon);
         let (left, right) = rayon::join(|| side(&self.left), || side(&self.right));
@@ -103,6 +112,10 @@ pub fn tree(depth: u32, workers: usize) -> Vec<Subject> {
         subject("creel recurse", input, |plan, workers, depth| {
             let (pool, tree) = (creel(workers)?, Node::tree(depth));
             Ok(plan.time(|| _ = black_box(pool.recurse(|j| tree.sum_joiner(j)))))
+        }),
+        subject("creel, right first", input, |plan, workers, depth| {
+            let (pool, tree) = (creel(workers)?, Node::tree(depth));
+            Ok(plan.time(|| _ = black_box(pool.recurse(|j| tree.sum_joiner_right_first(j)))))
         }),
         subject("creel join", input, |plan, workers, depth| {
             let (pool, tree) = (creel(workers)?, Node::tree(depth));

@@ -35,26 +35,24 @@
 //! jobs of the program's own queues, because the stolen fork may wait for one of them.
 
 mod apart;
+mod enter;
+mod hunt;
+
+pub(in crate::loops) use enter::Entered;
 
 use super::{
     Protocol,
     cutoff::{Cutoff, Place},
     deque::Deque,
     shared_jobs::{Ancestor, with_current_job},
+    wake_throttle::WakeThrottle,
 };
 use crate::{
     sync::{
         AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, local,
-        lock, now_ns, spin_loop, thread_local,
+        now_ns, spin_loop, thread_local,
     },
-    worker::{
-        current,
-        idle::Idle,
-        slot::WorkerSlot,
-        slots::WorkerSlots,
-        table::{Table, WORKERS_MAX},
-        waiter::Waiter,
-    },
+    worker::{idle::Idle, slots::WorkerSlots, table::Table, waiter::Waiter},
 };
 use apart::Late;
 use crossbeam_utils::CachePadded;
@@ -69,12 +67,6 @@ use std::{
 /// The age at which forks may be stolen, counted from the moment at which their thread began to
 /// fork. It is about the time that a steal costs both threads.
 const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
-/// A thread that has notified a worker of its forks waits for at least this time before it notifies
-/// the next one. The time doubles, up to the second value, while nobody steals from it.
-const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
-const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
-/// How long a thief that has stolen something looks for more before it becomes idle.
-const LOOK_NS: u64 = 5_000;
 /// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
 /// How often it looks again after that.
@@ -147,11 +139,7 @@ pub(crate) struct Forker {
     begun_ns: AtomicU64,
     /// The worker whose forker this is. `None` for a guest, which counts as worker 0.
     own: Option<usize>,
-    /// When the thread may notify a worker again, how long it waited the last time, and how many
-    /// forks had been stolen from it by then. Only this thread uses the three values.
-    offer_at_ns: AtomicU64,
-    offer_every_ns: AtomicU64,
-    offered_at: AtomicUsize,
+    throttle: WakeThrottle,
 }
 
 impl Forker {
@@ -169,9 +157,7 @@ impl Forker {
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
             own,
-            offer_at_ns: AtomicU64::new(0),
-            offer_every_ns: AtomicU64::new(0),
-            offered_at: AtomicUsize::new(0),
+            throttle: WakeThrottle::new(),
         }
     }
 
@@ -221,33 +207,13 @@ impl Forker {
         self.deque.pop(index)
     }
 
-    /// Notifies an idle worker of the forks, unless a worker is already searching. If there is a
-    /// watchdog, which looks for forks as well, this happens only from time to time.
+    /// Notifies an idle worker of the forks, unless a worker is already searching, or this thread has
+    /// just notified one and there is a watchdog.
     #[cold]
     #[inline(never)]
     fn offer(&self) {
         let slots = &self.loops().slots;
-        if slots.idle.is_searching() {
-            // The notified worker will find this fork. If it does not arrive, the watchdog will.
-            slots.ensure_watchdog();
-            return;
-        }
-        if slots.idle.has_watchdog() {
-            let now = now_ns();
-            if now < self.offer_at_ns.load(Ordering::Relaxed) {
-                return;
-            }
-            let stolen = self.deque.stolen();
-            let every = match self.offered_at.load(Ordering::Relaxed) == stolen {
-                true => 2 * self.offer_every_ns.load(Ordering::Relaxed),
-                false => 0,
-            };
-            let every = every.clamp(OFFER_NS, OFFER_MAX_NS);
-            self.offered_at.store(stolen, Ordering::Relaxed);
-            self.offer_every_ns.store(every, Ordering::Relaxed);
-            self.offer_at_ns.store(now + every, Ordering::Relaxed);
-        }
-        slots.notify_other(self.own);
+        self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 
     /// Begins to fork, on the calling thread. `begun_ns` says since when.
@@ -364,7 +330,7 @@ impl Forker {
         }
         let late = Late::new(loops);
         late.waiter
-            .wait_looking(Some(HELP_EVERY), done, || help() || late.run());
+            .wait_looking(Some(HELP_EVERY), done, || help() || late.run(self));
     }
 }
 
@@ -477,149 +443,5 @@ impl Forks {
             .chain(0..after)
             .filter(move |worker| *worker != own);
         guests.chain(workers.map(|worker| &**self.workers.at(worker)))
-    }
-}
-
-/// The calling thread as a forker of a pool, until this value is dropped.
-pub(in crate::loops) struct Entered<'a> {
-    loops: &'a Protocol,
-    forker: &'a Forker,
-    /// What the thread was before. `None` if nothing must be undone.
-    undo: Option<Undo>,
-}
-
-struct Undo {
-    before: *const Forker,
-    guest: Option<usize>,
-}
-
-impl<'a> Entered<'a> {
-    /// Enters the pool, in which the thread is not active.
-    pub(in crate::loops) fn new(loops: &'a Protocol) -> Self {
-        let before = local(&CURRENT, Cell::get).unwrap_or(ptr::null());
-        let forks = &loops.forks;
-        let (forker, undo) = match current::index_in(&loops.slots) {
-            Some(index) => {
-                let slot = loops.slots.at(index);
-                if slot.is_idle() {
-                    // The worker takes part in a loop, for which it stays in the idle list. It would
-                    // not arrive if it were notified of the forks that are about to come.
-                    slot.set_looping(true);
-                    loops.slots.leave_idle_for_long(slot);
-                }
-                let forker = forks.worker(loops, index, now_ns);
-                // A worker stays active until its next turn, so that many short joins in one loop
-                // or task pay for this once.
-                let undo = (!before.is_null()).then_some(Undo {
-                    before,
-                    guest: None,
-                });
-                (forker, undo)
-            }
-            None => {
-                let free = lock(&forks.free_guests).pop();
-                let guest =
-                    free.unwrap_or_else(|| forks.guests_made.fetch_add(1, Ordering::Relaxed));
-                assert!(
-                    guest < WORKERS_MAX,
-                    "more than {WORKERS_MAX} threads from outside are in a join of one pool"
-                );
-                let forker = &**forks.guests.at(guest);
-                loops.slots.idle.begin_outside();
-                forker.begin(loops, now_ns());
-                let undo = Undo {
-                    before,
-                    guest: Some(guest),
-                };
-                (forker, Some(undo))
-            }
-        };
-        local(&CURRENT, |current| current.set(forker));
-        Self {
-            loops,
-            forker,
-            undo,
-        }
-    }
-
-    pub(in crate::loops) fn forker(&self) -> &'a Forker {
-        self.forker
-    }
-}
-
-impl Drop for Entered<'_> {
-    fn drop(&mut self) {
-        let Some(Undo { before, guest }) = self.undo.take() else {
-            return;
-        };
-        local(&CURRENT, |current| current.set(before));
-        let Some(guest) = guest else { return };
-        self.forker.end(self.loops);
-        self.forker.deque.set_owner(None);
-        self.loops.slots.idle.end_outside();
-        lock(&self.loops.forks.free_guests).push(guest);
-    }
-}
-
-/// A thread from which something can be stolen.
-pub(crate) struct Target<'a> {
-    loops: &'a Protocol,
-    victim: &'a Forker,
-}
-
-impl Forks {
-    /// Looks for a thread with a fork that is worth stealing. Waits for a recursion that has only
-    /// just begun, and for a while if this worker `stole` something already. Stops if `busy` returns
-    /// true, because this worker has something else to do.
-    pub(crate) fn hunt<'a>(
-        loops: &'a Protocol,
-        slot: &WorkerSlot,
-        stole: bool,
-        busy: impl Fn() -> bool,
-    ) -> Option<Target<'a>> {
-        let forks = &loops.forks;
-        let mut begin = None;
-        while forks.any_active() {
-            let now = now_ns();
-            let begin = *begin.get_or_insert(now);
-            let mut young = false;
-            for victim in forks.others(slot.index) {
-                if victim.deque.has_forks() {
-                    if victim.is_old(now) {
-                        return Some(Target { loops, victim });
-                    }
-                    young = true;
-                }
-            }
-            let until = match (young, stole) {
-                (true, _) => PATIENCE_NS,
-                (false, true) => LOOK_NS,
-                (false, false) => 0,
-            };
-            if now - begin >= until || busy() || cfg!(creel_shuttle) {
-                return None;
-            }
-            spin_loop();
-        }
-        None
-    }
-}
-
-impl Target<'_> {
-    /// Steals the fork for the worker `slot` and runs it. `begin` is called in between. Returns
-    /// false if the fork is gone.
-    pub(crate) fn run(self, slot: &WorkerSlot, begin: impl FnOnce()) -> bool {
-        let Self { loops, victim } = self;
-        // What this worker forks from now on belongs to a recursion that has been running for long.
-        let own = loops.forks.worker(loops, slot.index, || 0);
-        let Some(prey) = victim.steal(own, None, || true) else {
-            // Another thread has just taken it, or is about to.
-            spin_loop();
-            return false;
-        };
-        local(&CURRENT, |current| current.set(own));
-        begin();
-        own.run(prey);
-        true
     }
 }

@@ -321,7 +321,7 @@ impl Shared {
     /// # Safety
     ///
     /// The shared job must be that of a live `Shared`.
-    unsafe fn run(shared_job: NonNull<SharedJob>) -> bool {
+    unsafe fn run(shared_job: NonNull<SharedJob>, _: &dyn Fn() -> bool) -> bool {
         // SAFETY: the caller guarantees that the shared job is the first field of a `Shared`.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };
         // SAFETY: no thread writes to the frame while a helper is inside, which is what this model
@@ -361,7 +361,7 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             // it is shared. `open` is dropped below.
             let open = unsafe { Open::new(&loops, NonNull::from(&*shared).cast()) };
             open.add(pieces);
-            while open.run_one() {}
+            while open.run_some() {}
         }
         // SAFETY: no helper is inside, which is what this model checks.
         shared.frame.0.with_mut(|frame| unsafe { *frame = 1 });

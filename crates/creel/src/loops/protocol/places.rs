@@ -96,7 +96,7 @@ impl Places<'_> {
     /// # Safety
     ///
     /// The pointer must point to a live `Places`, which begins with the shared job.
-    unsafe fn help(shared_job: NonNull<SharedJob>) -> bool {
+    unsafe fn help(shared_job: NonNull<SharedJob>, _: &dyn Fn() -> bool) -> bool {
         // SAFETY: validity: the caller guarantees that this is a live `Places`, which begins with
         // the shared job. Aliasing: it is only shared, and its parts that change are atomic.
         let this = unsafe { shared_job.cast::<Places<'_>>().as_ref() };

@@ -14,7 +14,7 @@
 
 use super::Protocol;
 use crate::{
-    sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local},
+    sync::{AtomicUsize, Mutex, Ordering, barrier, local, lock, thread_local},
     worker::{current, parker::PrevState, waiter::Waiter},
 };
 use std::{cell::Cell, ptr, ptr::NonNull};
@@ -27,6 +27,9 @@ pub(crate) struct SharedJobs {
     /// before its publisher checks for an idle worker, and a worker that becomes idle announces
     /// that before it reads this.
     left: AtomicUsize,
+    /// The number of lanes of all shared jobs. A lane is a queue that its thread fills without
+    /// counting the pieces. It is `SeqCst` for the same reason.
+    lanes: AtomicUsize,
 }
 
 struct Entry {
@@ -44,10 +47,10 @@ unsafe impl Send for Entry {}
 impl Entry {
     fn is_worth_entering(&self) -> bool {
         // SAFETY: everything in the list is alive.
-        let left = unsafe { self.shared_job.as_ref() }
-            .left
-            .load(Ordering::Acquire);
-        self.closed.is_none() && left > 0
+        let shared_job = unsafe { self.shared_job.as_ref() };
+        // SAFETY: `any_in_lanes` was made for this shared job, which is alive.
+        let any_in_lanes = || unsafe { (shared_job.any_in_lanes)(self.shared_job) };
+        self.closed.is_none() && (!shared_job.is_empty() || any_in_lanes())
     }
 }
 
@@ -61,11 +64,15 @@ pub(crate) struct SharedJob {
     left: AtomicUsize,
     /// Whether taking one piece leaves other pieces.
     splits: bool,
+    any_in_lanes: AnyInLanes,
 }
 
-/// A function that takes a piece of the shared job and runs it. It returns false if there was none.
-/// It does not panic.
-pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>) -> bool;
+/// A function that takes pieces of the shared job and runs them. It takes at least one, and returns
+/// false if there was none. It ends soon after the second argument returns true. It does not panic.
+pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>, &dyn Fn() -> bool) -> bool;
+
+/// A function that returns whether a lane of the shared job has pieces.
+type AnyInLanes = unsafe fn(NonNull<SharedJob>) -> bool;
 
 /// The place of a job among the things that a thread may wait for. A job knows inside which other
 /// one it was created.
@@ -135,6 +142,16 @@ impl SharedJob {
             run,
             left: AtomicUsize::new(0),
             splits,
+            any_in_lanes: |_| false,
+        }
+    }
+
+    /// Creates a shared job that also has lanes. Both functions must be made for the type that
+    /// begins with this job.
+    pub(in crate::loops) fn with_lanes(run: Run, any_in_lanes: AnyInLanes) -> Self {
+        Self {
+            any_in_lanes,
+            ..Self::new(run, false)
         }
     }
 
@@ -149,17 +166,54 @@ impl SharedJobs {
         Self {
             list: Mutex::new(Vec::new()),
             left: AtomicUsize::new(0),
+            lanes: AtomicUsize::new(0),
         }
     }
 
-    /// Returns the number of pieces that no thread has taken.
+    /// Returns the number of pieces outside of lanes that no thread has taken.
     pub(crate) fn left(&self) -> usize {
         self.left.load(Ordering::SeqCst)
     }
 
-    /// Returns whether an open shared job has pieces left. A worker that finds none may sleep.
+    fn has_lanes(&self) -> bool {
+        self.lanes.load(Ordering::SeqCst) > 0
+    }
+
+    /// Returns whether there seem to be pieces.
+    pub(crate) fn seems_left(&self) -> bool {
+        self.left() > 0 || self.has_lanes() && self.any_worth_entering()
+    }
+
+    /// Returns whether an open shared job has pieces left. A worker that finds none, and that has
+    /// become idle before, may sleep.
     pub(crate) fn any_left(&self) -> bool {
-        self.left() > 0 && lock(&self.list).iter().any(Entry::is_worth_entering)
+        let lanes = self.has_lanes();
+        if lanes {
+            // The owner of a lane adds a piece and then looks for an idle worker, with the light
+            // barrier in between. This worker does it in the opposite order.
+            barrier::heavy();
+        }
+        (lanes || self.left() > 0) && self.any_worth_entering()
+    }
+
+    fn any_worth_entering(&self) -> bool {
+        lock(&self.list).iter().any(Entry::is_worth_entering)
+    }
+
+    /// Counts a lane that has been opened, which from now on is in the list of its shared job.
+    pub(in crate::loops) fn open_lane(&self) {
+        self.lanes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Counts a lane that has been closed.
+    pub(in crate::loops) fn close_lane(&self) {
+        self.lanes.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Counts pieces that have been added to `shared_job`.
+    pub(in crate::loops) fn count(&self, shared_job: &SharedJob, pieces: usize) {
+        shared_job.left.fetch_add(pieces, Ordering::Release);
+        self.left.fetch_add(pieces, Ordering::SeqCst);
     }
 
     /// Takes a piece of `shared_job`. Returns false if no piece is left.
@@ -180,7 +234,7 @@ impl SharedJobs {
     /// Enters the first shared job that has pieces left. If `above` is given, it enters the last
     /// such job that comes from `above`.
     pub(crate) fn enter(&self, above: Option<&Ancestor>) -> Option<Helper<'_>> {
-        if self.left() == 0 {
+        if self.left() == 0 && !self.has_lanes() {
             return None;
         }
         let shared_job = self.find(above)?;
@@ -245,8 +299,10 @@ impl Helper<'_> {
     /// at once.
     pub(crate) fn leaves_some(&self) -> bool {
         // SAFETY: the shared job is alive while this helper is inside.
-        let splits = unsafe { self.shared_job.as_ref() }.splits;
-        splits || self.shared_jobs.left() > 1
+        let shared_job = unsafe { self.shared_job.as_ref() };
+        // SAFETY: `any_in_lanes` was made for this shared job, which is alive.
+        let any_in_lanes = || unsafe { (shared_job.any_in_lanes)(self.shared_job) };
+        shared_job.splits || self.shared_jobs.left() > 1 || any_in_lanes()
     }
 
     /// Runs pieces until none is left, or until `enough` returns true.
@@ -255,7 +311,7 @@ impl Helper<'_> {
         let SharedJob { run, ancestor, .. } = unsafe { self.shared_job.as_ref() };
         with_current_job(ancestor, || {
             // SAFETY: `run` was made for this shared job, which is alive.
-            while unsafe { run(self.shared_job) } && !enough() {}
+            while unsafe { run(self.shared_job, &enough) } && !enough() {}
         });
     }
 }
@@ -314,31 +370,24 @@ impl<'a> Open<'a> {
 
     /// Adds `pieces` pieces, and notifies an idle worker.
     pub(in crate::loops) fn add(&self, pieces: usize) {
-        self.count(pieces);
+        let shared_jobs = &self.loops.shared_jobs;
+        shared_jobs.count(self.shared_job(), pieces);
         self.call();
     }
 
-    fn count(&self, pieces: usize) {
-        self.shared_job().left.fetch_add(pieces, Ordering::Release);
-        self.loops
-            .shared_jobs
-            .left
-            .fetch_add(pieces, Ordering::SeqCst);
-    }
-
-    /// Notifies an idle worker.
-    fn call(&self) {
+    /// Notifies an idle worker of pieces that have been added.
+    pub(in crate::loops) fn call(&self) {
         self.loops.slots.notify_other(self.own);
     }
 
-    /// Adds one piece that is meant for the worker `near`, and unparks that worker if it is idle.
-    pub(in crate::loops) fn add_near(&self, near: usize) {
+    /// Unparks the worker `near`, for which one piece has been added, if it is idle. Otherwise it
+    /// notifies any idle worker.
+    pub(in crate::loops) fn call_near(&self, near: usize) {
         let slots = &self.loops.slots;
         let slot = slots.at(near);
         if !slot.is_idle() || slots.is_threadless() || slots.ensure_started(slot).is_err() {
-            return self.add(1);
+            return self.call();
         }
-        self.count(1);
         if slot.notify() != PrevState::Asleep {
             // The worker may have begun something else since we saw it idle.
             self.call();
@@ -347,11 +396,11 @@ impl<'a> Open<'a> {
         // notifies another worker (`pool/worker_loop.rs`).
     }
 
-    /// Takes a piece and runs it on the owner's thread.
-    pub(in crate::loops) fn run_one(&self) -> bool {
+    /// Takes pieces and runs them on the owner's thread. Returns false if there was none.
+    pub(in crate::loops) fn run_some(&self) -> bool {
         let SharedJob { run, ancestor, .. } = self.shared_job();
         // SAFETY: `run` belongs to this shared job.
-        with_current_job(ancestor, || unsafe { run(self.shared_job) })
+        with_current_job(ancestor, || unsafe { run(self.shared_job, &|| false) })
     }
 
     /// Runs pieces of a shared job that comes from this one. Returns whether there was one.

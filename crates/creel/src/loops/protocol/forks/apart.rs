@@ -31,16 +31,22 @@ impl<'a> Late<'a> {
     }
 
     /// Runs a job of the program's own queues if the wait takes long. Returns whether it did.
-    pub(super) fn run(&self) -> bool {
-        let slots = &self.loops.slots;
-        let Waiter::Worker(own, index) = &self.waiter else {
-            return false;
-        };
-        if !Arc::ptr_eq(own, slots) || now_ns() - self.began_ns < LATE_NS {
+    pub(super) fn run(&self, forker: &Forker) -> bool {
+        if now_ns() - self.began_ns < LATE_NS {
             return false;
         }
-        let work = slots.work();
-        work.is_some_and(|work| work.run_late(slots.at(*index)))
+        let slots = &self.loops.slots;
+        match &self.waiter {
+            Waiter::Worker(own, index) if Arc::ptr_eq(own, slots) => {
+                let work = slots.work();
+                work.is_some_and(|work| work.run_late(slots.at(*index)))
+            }
+            _ => {
+                let source = &slots.hooks.source;
+                let run = || source.as_ref().is_some_and(|source| source.run_outside());
+                forker.run_apart(run)
+            }
+        }
     }
 }
 
@@ -59,10 +65,14 @@ impl Forker {
 
     /// Calls `f`, which is a recursion of its own, on the thread of worker `index`.
     pub(crate) fn apart<R>(loops: &Protocol, index: usize, f: impl FnOnce() -> R) -> R {
-        let forker = &**loops.forks.workers.at(index);
-        let before = forker.cutoff.go_to(Place::default());
+        loops.forks.workers.at(index).run_apart(f)
+    }
+
+    /// Calls `f`, which is a recursion of its own, on the thread of this forker.
+    fn run_apart<R>(&self, f: impl FnOnce() -> R) -> R {
+        let before = self.cutoff.go_to(Place::default());
         let result = f();
-        forker.cutoff.go_to(before);
+        self.cutoff.go_to(before);
         result
     }
 }

@@ -22,12 +22,12 @@ use std::panic::Location;
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
 /// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`. Of the
-/// calls that are too short to be shared, we time one in `TINY_TIMED_EVERY`, because a call that
+/// calls that their caller runs alone, we time one in `INLINE_TIMED_EVERY`, because a call that
 /// has become long is only noticed when it is timed. The last number is odd, because two loops that
 /// share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
-const TINY_TIMED_EVERY: u64 = 15;
+const INLINE_TIMED_EVERY: u64 = 15;
 /// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
 /// of calling workers that spin.
 const SPREAD_NS: u64 = 300;
@@ -234,7 +234,7 @@ impl Site {
     /// be small and need not be measured this time. Otherwise [`plan`](Self::plan) decides how to
     /// run it.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
-        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(TINY_TIMED_EVERY);
+        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(INLINE_TIMED_EVERY);
         let tiny = cache && self.total_ns < SPREAD_NS && self.jumped_ns == 0;
         self.calls += u64::from(tiny);
         tiny
@@ -262,14 +262,16 @@ impl Site {
         self.calls += 1;
         let learning = self.uneven && self.moves < MOVES_MAX;
         let small = self.total_ns < SPREAD_NS;
-        let every = if small { TINY_TIMED_EVERY } else { TIMED_EVERY };
-        let timed =
-            call < TIMED_AT_FIRST || learning || call.is_multiple_of(every) || self.jumped_ns > 0;
+        let timed = call < TIMED_AT_FIRST
+            || learning
+            || call.is_multiple_of(TIMED_EVERY)
+            || self.jumped_ns > 0;
         if call >= TIMED_AT_FIRST {
             let wake_pays = cold.is_none_or(|pays_ns| {
                 self.total_ns > pays_ns || !small && alone.wakes(now_ns(), self.total_ns, pays_ns)
             });
             if small || !wake_pays {
+                let timed = timed || call.is_multiple_of(INLINE_TIMED_EVERY);
                 return Plan::Inline { timed };
             }
         }
@@ -444,7 +446,7 @@ mod tests {
         let mut sites = Sites::default();
         for (ns, small) in [(SPREAD_NS / 2, true), (SPREAD_NS * 2, false)] {
             let (mut tiny, code) = (0, ns as usize);
-            for _ in 0..TINY_TIMED_EVERY {
+            for _ in 0..INLINE_TIMED_EVERY {
                 let (site, alone) = sites.find(key(code));
                 if site.is_tiny() {
                     tiny += 1;
@@ -453,7 +455,7 @@ mod tests {
                     site.learn_total(ns);
                 }
             }
-            let most = TINY_TIMED_EVERY - TIMED_AT_FIRST;
+            let most = INLINE_TIMED_EVERY - TIMED_AT_FIRST;
             assert_eq!(tiny, if small { most } else { 0 }, "{ns} ns");
         }
     }
@@ -461,12 +463,19 @@ mod tests {
     /// Two loops may share a site, for example if they are called through a function pointer.
     #[test]
     fn a_loop_that_becomes_long_is_shared_after_a_few_calls() {
+        // The first duration is too short to share, the second is not worth a wake-up.
+        for short_ns in [SPREAD_NS / 8, SPREAD_NS * 2] {
+            becomes_long(short_ns);
+        }
+    }
+
+    fn becomes_long(short_ns: u64) {
         const LONG_NS: u64 = 1_000_000;
         let mut sites = Sites::default();
         let (mut shared, mut calls) = (None, 0);
         for call in 0..200 {
             let (site, alone) = sites.find(key(1));
-            let ns = if call < 40 { SPREAD_NS / 8 } else { LONG_NS };
+            let ns = if call < 40 { short_ns } else { LONG_NS };
             let plan = match site.is_tiny() {
                 true => continue,
                 false => site.plan(alone, Some(WAKE_NS), || call * LONG_NS),
@@ -481,7 +490,10 @@ mod tests {
             }
         }
         let first = shared.expect("the long loop must be shared");
-        assert!(first <= TINY_TIMED_EVERY + 2, "shared after {first} calls");
+        assert!(
+            first <= INLINE_TIMED_EVERY + 2,
+            "shared after {first} calls"
+        );
         assert_eq!(calls, 160 - first, "and every time from then on");
     }
 

@@ -52,6 +52,7 @@
 //! | you need | see |
 //! |---|---|
 //! | loops over slices, ranges, and tuples of them | [`Pool`], [`loops`] |
+//! | loops over iterators, channels and other live sources | [`Pool::for_each_bridged`], [`Pool::map_bridged`] |
 //! | a buffer per worker, or messages between items | [`Scratch`], [`Outbox`] |
 //! | futures, their handles, and timers | `task`, `time` |
 //! | channels | `channel` |

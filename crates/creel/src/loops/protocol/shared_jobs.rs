@@ -318,6 +318,12 @@ impl<'a> Open<'a> {
         self.call();
     }
 
+    /// Adds one piece that the owner may not take, because it may block. Notifies an idle worker.
+    pub(in crate::loops) fn add_for_others(&self) {
+        self.count(1);
+        self.loops.slots.notify_any_other(self.own);
+    }
+
     fn count(&self, pieces: usize) {
         self.shared_job().left.fetch_add(pieces, Ordering::Release);
         self.loops

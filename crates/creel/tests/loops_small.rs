@@ -63,7 +63,7 @@ fn every_verb_once_and_a_panic_in_each() {
             });
             thrown("ordered bridge", &mut || {
                 let mut seen = Vec::new();
-                let copy = |(i, x): (usize, &Box<usize>)| copy(i, x);
+                let copy = |(i, x): (usize, &_)| copy(i, x);
                 pool.map_bridged(items.iter().enumerate(), 2, copy, |x| seen.push(x));
                 assert_eq!(seen, items);
             });

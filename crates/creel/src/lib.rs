@@ -52,6 +52,7 @@
 //! | you need | see |
 //! |---|---|
 //! | loops over slices, ranges, and tuples of them | [`Pool`], [`loops`] |
+//! | loops over iterators, channels and other live sources | [`Pool::for_each_bridged`], [`Pool::map_bridged`] |
 //! | a buffer per worker, or messages between items | [`Scratch`], [`Outbox`] |
 //! | futures, their handles, and timers | `task`, `time` |
 //! | channels | `channel` |
@@ -83,7 +84,7 @@
 //! # Design
 //!
 //! In the repository, `docs/design/pool.md` describes the guarantees that all parts of the crate
-//! keep, and `docs/coming-from-tokio.md` helps you to port a program from tokio.
+//! keep, and `docs/guide/src/from-tokio.md` helps you to port a program from tokio.
 
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 // Without the feature `tasks`, we still compile the parts of the workers that only tasks use.

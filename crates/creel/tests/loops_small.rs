@@ -58,6 +58,15 @@ fn every_verb_once_and_a_panic_in_each() {
             thrown("scope", &mut || {
                 pool.scope(|s| (0..9).for_each(|i| s.spawn(move || check(i))));
             });
+            thrown("bridge", &mut || {
+                pool.for_each_bridged(others.iter_mut().enumerate(), 2, |(i, x)| tick(i, x));
+            });
+            thrown("ordered bridge", &mut || {
+                let mut seen = Vec::new();
+                let copy = |(i, x): (usize, &_)| copy(i, x);
+                pool.map_bridged(items.iter().enumerate(), 2, copy, |x| seen.push(x));
+                assert_eq!(seen, items);
+            });
             thrown("outbox", &mut || {
                 pool.for_each_indexed((&mut items, outbox.for_receivers(9)), |i, (x, post)| {
                     post.send(8 - i, copy(i, x));

@@ -561,3 +561,28 @@ fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
     release.send(()).unwrap();
     pool.block_on(task).unwrap();
 }
+
+#[test]
+fn loops_over_iterators_visit_each_item_once_and_keep_the_order() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            for bound in [1, 3, 64, usize::MAX] {
+                let items: Vec<String> = (0..len).map(|n| n.to_string()).collect();
+                let counted: HashMap<String, AtomicUsize> =
+                    items.iter().map(|item| (item.clone(), 0.into())).collect();
+                pool.for_each_bridged(items.clone(), bound, |item| {
+                    counted[&item].fetch_add(1, Relaxed);
+                });
+                assert!(counted.values().all(|count| count.load(Relaxed) == 1));
+                let mut lengths = Vec::new();
+                pool.map_bridged(&items, bound, String::len, |len| lengths.push(len));
+                assert!(items.iter().map(String::len).eq(lengths));
+                let sum = AtomicUsize::new(0);
+                pool.for_each_bridged(counted, bound, |(_, count)| {
+                    sum.fetch_add(count.into_inner(), Relaxed);
+                });
+                assert_eq!(sum.into_inner(), len);
+            }
+        }
+    }
+}

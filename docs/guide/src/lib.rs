@@ -23,6 +23,8 @@ pages! {
     "introduction.md" introduction
     "from-rayon.md" from_rayon
     "from-threads.md" from_threads
+    "from-tokio.md" from_tokio
+    "rayon-inside.md" rayon_inside
     "workers.md" workers
     "placement.md" placement
     "wait.md" wait

@@ -1,7 +1,9 @@
 //! Fork-join loops, which distribute items among the workers while the caller waits.
 //!
 //! The loops are methods of [`Pool`](crate::Pool). This module contains the types that they take.
-//! [`ParItems`] lists what a loop can visit.
+//! [`ParItems`] lists what a loop can visit. For iterators, there are
+//! [`for_each_bridged`](crate::Pool::for_each_bridged) and
+//! [`map_bridged`](crate::Pool::map_bridged).
 //!
 //! We guarantee that each item is visited exactly once, by one thread, before the call returns. The
 //! result therefore has the same bits at any number of workers and with any
@@ -14,6 +16,7 @@
 //! never waits for the other loop. We deliberately have no adaptors and no lazy chains, because a
 //! loop is one call.
 
+mod bridge;
 mod collect;
 mod compile_fail;
 mod find;

@@ -31,4 +31,4 @@ mod tests;
 
 pub use clock::Clock;
 pub use interval::{Interval, Tick, interval};
-pub use sleep::{Elapsed, Sleep, sleep, sleep_until, timeout};
+pub use sleep::{Elapsed, Sleep, now, sleep, sleep_until, timeout};

@@ -1,14 +1,38 @@
-//! Timers with one deadline: sleeping, and limiting the time of a future.
+//! Timers with one deadline: sleeping, and limiting the time of a future. Also the current time.
 
 use super::clock::nanos;
-use super::timers::{Due, Entry, Window};
+use super::timers::{Due, Entry, Window, current_clock};
 use super::until::{Order, Until};
 use crate::worker::budget;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+
+/// Returns the current time of the clock of the pool whose code this thread runs. Elsewhere, this is
+/// [`Instant::now`].
+///
+/// Use it instead of [`Instant::now`] in code that sleeps, so that your tests can run it with a
+/// [manual clock](Clock::manual).
+///
+/// ```
+/// use creel::{Pool, time::Clock};
+/// use std::time::Duration;
+///
+/// let clock = Clock::manual();
+/// let pool = Pool::builder().workers(1).clock(clock.clone()).build()?;
+/// let begin = pool.block_on(async { creel::time::now() });
+/// clock.advance(Duration::from_secs(3600));
+/// let end = pool.block_on(async { creel::time::now() });
+/// assert_eq!(end - begin, Duration::from_secs(3600));
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[must_use]
+pub fn now() -> Instant {
+    current_clock().map_or_else(Instant::now, |clock| clock.now())
+}
 
 /// Waits for at least `duration`. The wait may be longer by the resolution of the worker's timers,
 /// which is one tick of 66 µs, or one quantum if the pool is throttled.
@@ -151,6 +175,27 @@ impl fmt::Display for Elapsed {
 }
 
 impl std::error::Error for Elapsed {}
+
+/// Converts to an error of the kind [`TimedOut`](io::ErrorKind::TimedOut), so that `?` works in
+/// functions that do I/O.
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(2).build()?;
+/// use creel::time::timeout;
+/// use std::{future::pending, io, time::Duration};
+///
+/// async fn read_late() -> io::Result<u8> {
+///     timeout(Duration::from_millis(1), pending::<io::Result<u8>>()).await?
+/// }
+/// let late = pool.block_on(read_late()).unwrap_err();
+/// assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+impl From<Elapsed> for io::Error {
+    fn from(elapsed: Elapsed) -> Self {
+        Self::new(io::ErrorKind::TimedOut, elapsed)
+    }
+}
 
 /// Awaits `future` for at most `duration`. The time starts with this call if you make it on a pool.
 /// Otherwise it starts with the first poll.

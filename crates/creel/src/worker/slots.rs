@@ -324,6 +324,13 @@ impl WorkerSlots {
         let _ = self.notify(usize::from(own.is_none()), own, When::Now);
     }
 
+    /// Does the same, but may also notify worker 0 if the thread is from outside. Use it if the
+    /// thread may block, so that it does no work in the place of worker 0.
+    pub(crate) fn notify_any_other(&self, own: Option<usize>) {
+        // If no thread can be started, the caller does all the work once it no longer blocks.
+        let _ = self.notify(0, own, When::Now);
+    }
+
     fn notify(&self, first: usize, own: Option<usize>, when: When) -> io::Result<()> {
         // While the pool closes, its threads check for work by themselves and no thread is started.
         if self.is_closing() || self.threadless {

@@ -375,6 +375,13 @@ impl<'a> Open<'a> {
         self.call();
     }
 
+    /// Adds one piece that the owner may not take, because it may block. Notifies an idle worker.
+    pub(in crate::loops) fn add_for_others(&self) {
+        let shared_jobs = &self.loops.shared_jobs;
+        shared_jobs.count(self.shared_job(), 1);
+        self.loops.slots.notify_any_other(self.own);
+    }
+
     /// Notifies an idle worker of pieces that have been added.
     pub(in crate::loops) fn call(&self) {
         self.loops.slots.notify_other(self.own);

@@ -73,6 +73,8 @@ impl<T> JoinHandle<T> {
 #[derive(Clone, Debug)]
 pub struct Thread {
     number: usize,
+    /// Is 1 if the thread may return from its next [`park`].
+    token: Arc<WaitWord>,
     name: Option<String>,
 }
 
@@ -87,6 +89,12 @@ impl Thread {
         ThreadId(self.number)
     }
 
+    /// Lets the thread return from its current or next [`park`].
+    pub fn unpark(&self) {
+        self.token.store(1, Ordering::Release);
+        self.token.wake_one();
+    }
+
     /// Returns the name of the thread, which only its [`JoinHandle`] knows.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
@@ -94,12 +102,31 @@ impl Thread {
     }
 }
 
+static TOKEN: LocalKey<Arc<WaitWord>> = LocalKey {
+    init: || Arc::new(WaitWord::new(0)),
+};
+
+/// Returns the number of the current thread, or 0 outside a simulation.
+fn number() -> usize {
+    engine::current().map_or(0, |number| number + 1)
+}
+
 /// Returns the current thread.
 #[must_use]
 pub fn current() -> Thread {
+    let token = TOKEN.try_with(Arc::clone).unwrap_or_default();
     Thread {
-        number: engine::current().map_or(0, |number| number + 1),
+        number: number(),
+        token,
         name: None,
+    }
+}
+
+/// Sleeps until another thread calls [`Thread::unpark`].
+pub fn park() {
+    let token = current().token;
+    while token.swap(0, Ordering::Acquire) == 0 {
+        token.wait(0, None);
     }
 }
 
@@ -151,7 +178,10 @@ impl Builder {
             value: UnsafeCell::new(None),
         });
         let mine = packet.clone();
+        let token = Arc::new(WaitWord::new(0));
+        let their_token = token.clone();
         let body = move || {
+            TOKEN.set(their_token);
             let result = catch_unwind(AssertUnwindSafe(f));
             end_locals();
             // SAFETY: the handle does not read before `done` is set.
@@ -163,6 +193,7 @@ impl Builder {
         let number = engine::start(self.pinned, Box::new(body)).ok_or_else(outside)?;
         let thread = Thread {
             number: number + 1,
+            token,
             name: self.name,
         };
         Ok(JoinHandle { packet, thread })
@@ -230,9 +261,19 @@ impl<T: 'static> LocalKey<T> {
         self.value().map(|value| f(&value)).ok_or(Dropped)
     }
 
+    /// Sets the value of the current thread.
+    fn set(&'static self, value: T) {
+        let key = std::ptr::from_ref(self).addr();
+        let value: Rc<dyn Any> = Rc::new(value);
+        LOCALS.with(|all| {
+            let mut all = all.borrow_mut();
+            all.entry(number()).or_default().insert(key, Some(value));
+        });
+    }
+
     fn value(&'static self) -> Option<Rc<T>> {
         let key = std::ptr::from_ref(self).addr();
-        let thread = current().number;
+        let thread = number();
         let found = |all: &RefCell<HashMap<usize, Values>>| {
             all.borrow()
                 .get(&thread)
@@ -263,7 +304,7 @@ pub struct Dropped;
 
 /// Drops all thread-locals of the current thread.
 pub(crate) fn end_locals() {
-    let thread = current().number;
+    let thread = number();
     loop {
         let next = LOCALS.with(|all| {
             let mut all = all.borrow_mut();

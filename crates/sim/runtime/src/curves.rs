@@ -1,7 +1,7 @@
 //! The curves, each with the bound that no runtime can beat on the machine.
 
-use creel::{Balance, Pool, Wait};
-use creel_sim::{Machine, Sim, hog, now_ns, thread, work};
+use creel::{Pool, Wait};
+use creel_sim::{Machine, Sim, now_ns, thread, work};
 use std::time::Duration;
 
 /// One measured quantity as a function of the number of workers.
@@ -18,7 +18,7 @@ pub struct Curve {
 pub const CURVES: [Curve; 8] = [
     Curve {
         name: "dispatch",
-        what: "an empty loop with one item per worker, while the workers spin",
+        what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
         unit: "us",
         bound_is: "one line down and one line up, over the distances of the machine",
         measure: dispatch,
@@ -65,8 +65,19 @@ pub const CURVES: [Curve; 8] = [
         bound: |machine, _| chain(machine, 1),
     },
     Curve {
+        name: "broadcast",
+        what: "from all workers asleep until the last one runs a broadcast",
+        unit: "us",
+        bound_is: "one wake after another by the caller, as a reference",
+        measure: broadcast,
+        bound: |machine, workers| {
+            let costs = machine.costs;
+            (workers as u64 * costs.wake + costs.idle_exit) as f64 / 1e3
+        },
+    },
+    Curve {
         name: "wake",
-        what: "from all workers asleep until the last one runs",
+        what: "from all workers asleep until the last one runs its item of a loop",
         unit: "us",
         bound_is: "a binary tree of wakes",
         measure: wake,
@@ -74,14 +85,6 @@ pub const CURVES: [Curve; 8] = [
             let levels = (workers as f64).log2().ceil();
             levels * (machine.costs.wake + machine.costs.idle_exit) as f64 / 1e3
         },
-    },
-    Curve {
-        name: "hog",
-        what: "the loop `hot`, while another process uses one PU",
-        unit: "us",
-        bound_is: "1,000 us, with one PU shared by two",
-        measure: hogged,
-        bound: |_, workers| 1_000.0 * workers as f64 / (workers as f64 - 0.5),
     },
 ];
 
@@ -138,11 +141,14 @@ fn least(mut f: impl FnMut()) -> f64 {
 
 const SPIN: Wait = Wait::Spin(Duration::from_millis(2));
 
+/// The work of one item of `dispatch`. The caller would run a loop of shorter items alone.
+const ITEM: u64 = 5_000;
+
 fn dispatch(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| {
-        let pool = pool(workers, SPIN).with_balance(Balance::Fixed);
+        let pool = pool(workers, SPIN);
         let mut items = vec![0u8; workers];
-        least(|| pool.for_each(&mut items, |_| ()))
+        least(|| pool.for_each(&mut items, |_| work(ITEM))) - ITEM as f64 / 1e3
     })
 }
 
@@ -153,13 +159,6 @@ fn hot_loop(pool: &Pool, workers: usize) -> f64 {
 
 fn hot(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| hot_loop(&pool(workers, SPIN), workers))
-}
-
-fn hogged(machine: &Machine, workers: usize) -> f64 {
-    Sim::new(machine).run(|| {
-        hog(workers - 1);
-        hot_loop(&pool(workers, SPIN), workers)
-    })
 }
 
 fn branch(pool: &Pool, depth: u32) {
@@ -229,8 +228,35 @@ fn chain(machine: &Machine, workers: usize) -> f64 {
     })
 }
 
+/// Returns the machine without deep idle states, so that the curves of wakes show the runtime.
+fn without_deep_idle(machine: &Machine) -> Machine {
+    let mut machine = machine.clone();
+    machine.costs.deep_after = u64::MAX;
+    machine
+}
+
 fn wake(machine: &Machine, workers: usize) -> f64 {
-    Sim::new(machine).run(|| {
+    Sim::new(&without_deep_idle(machine)).run(|| {
+        let pool = pool(workers, Wait::Park);
+        let mut starts = vec![0; workers];
+        let mut least = f64::INFINITY;
+        for _ in 0..10 {
+            thread::sleep(Duration::from_micros(50));
+            let begin = now_ns();
+            // The work is long enough for the loop to be worth sharing.
+            pool.for_each(&mut starts, |start| {
+                *start = now_ns();
+                work(100_000);
+            });
+            let last = starts.iter().copied().max().unwrap_or(begin);
+            least = least.min((last - begin) as f64 / 1e3);
+        }
+        least
+    })
+}
+
+fn broadcast(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(&without_deep_idle(machine)).run(|| {
         let pool = pool(workers, Wait::Park);
         let mut latest = f64::INFINITY;
         for _ in 0..5 {

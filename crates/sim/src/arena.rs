@@ -56,8 +56,10 @@ unsafe impl GlobalAlloc for Arena {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: each allocation has a header in front, which `mark` wrote.
-        let in_arena = unsafe { at.sub(HEADER).cast::<u64>().read() } == 1;
+        // SAFETY: each allocation has a header in front.
+        let header = unsafe { at.sub(HEADER) };
+        // SAFETY: `mark` wrote the header, and its address is a multiple of 16.
+        let in_arena = unsafe { header.cast::<u64>().read() } == 1;
         if in_arena {
             return;
         }

@@ -44,9 +44,9 @@ pub const CURVES: [Curve; 8] = [
         name: "scope",
         what: "100 spawns per worker of 2 us each, by one scope",
         unit: "us",
-        bound_is: "200 us of work per worker",
+        bound_is: "the work divided by the workers and the caller, which helps",
         measure: scope,
-        bound: |_, _| 200.0,
+        bound: |_, workers| 200.0 * workers as f64 / with_caller(workers),
     },
     Curve {
         name: "spawn",

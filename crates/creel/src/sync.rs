@@ -7,6 +7,9 @@
 //! `std`, and a [`WaitWord`] is one futex on Linux, and a mutex with a condition variable on other
 //! systems.
 //!
+//! `crates/sim/runtime` compiles this crate with `creel_sim`, which uses the types of a simulated
+//! machine. Every step then costs virtual time.
+//!
 //! `--cfg creel_pauses` uses the types of `std`, but lets each step pause at random (`pauses.rs`).
 //!
 //! Under shuttle, all threads of a model run on one thread of the system. Code must therefore not
@@ -14,7 +17,7 @@
 //! clock (`model_clock.rs`) is derived from the schedule, so a replay is exactly the same. The
 //! poller and the placement are not modelled, because they belong to the system.
 
-#[cfg(all(not(creel_loom), not(creel_shuttle), not(creel_pauses)))]
+#[cfg(not(any(creel_loom, creel_shuttle, creel_sim, creel_pauses)))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
@@ -22,8 +25,17 @@ pub(crate) use std::sync::atomic::{
 #[cfg(all(not(creel_loom), not(creel_shuttle), creel_pauses))]
 pub(crate) use pauses::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-#[cfg(all(not(creel_loom), not(creel_shuttle)))]
+#[cfg(not(any(creel_loom, creel_shuttle, creel_sim)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::Ordering};
+
+#[cfg(creel_sim)]
+pub(crate) use creel_sim::{
+    Instant,
+    atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    now_ns,
+    sync::{Mutex, MutexGuard, WaitWord},
+    thread, thread_local,
+};
 
 #[cfg(creel_loom)]
 pub(crate) use loom::sync::{
@@ -52,8 +64,9 @@ pub(crate) use model_clock::{Instant, now_ns};
 #[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(crate) use shuttle::{thread, thread_local};
 use std::sync::TryLockError;
-#[cfg(not(all(creel_shuttle, not(creel_loom))))]
+#[cfg(not(any(creel_sim, all(creel_shuttle, not(creel_loom)))))]
 pub(crate) use std::{thread, thread_local, time::Instant};
+#[cfg(not(creel_sim))]
 pub(crate) use wait_word::WaitWord;
 
 /// A cell with interior mutability, whose accesses the model checkers can observe.
@@ -125,7 +138,9 @@ pub(crate) fn spin_loop() {
     loom::thread::yield_now();
     #[cfg(all(creel_shuttle, not(creel_loom)))]
     shuttle::thread::yield_now();
-    #[cfg(all(not(creel_loom), not(creel_shuttle)))]
+    #[cfg(creel_sim)]
+    creel_sim::spin_loop();
+    #[cfg(not(any(creel_loom, creel_shuttle, creel_sim)))]
     std::hint::spin_loop();
 }
 
@@ -216,7 +231,7 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Ta
 
 /// Returns the nanoseconds since some moment in the past. Under loom it is always 0, because loom
 /// needs every run to be repeatable.
-#[cfg(not(all(creel_shuttle, not(creel_loom))))]
+#[cfg(not(any(creel_sim, all(creel_shuttle, not(creel_loom)))))]
 pub(crate) fn now_ns() -> u64 {
     static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     if cfg!(creel_loom) {
@@ -226,7 +241,10 @@ pub(crate) fn now_ns() -> u64 {
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(all(target_os = "linux", not(creel_loom), not(creel_shuttle), not(miri)))]
+#[cfg(all(
+    target_os = "linux",
+    not(any(creel_loom, creel_shuttle, creel_sim, miri))
+))]
 mod wait_word {
     use super::AtomicU32;
     use rustix::thread::futex::{self, Flags, Timespec};
@@ -267,7 +285,10 @@ mod wait_word {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), creel_loom, creel_shuttle, miri))]
+#[cfg(all(
+    not(creel_sim),
+    any(not(target_os = "linux"), creel_loom, creel_shuttle, miri)
+))]
 mod wait_word {
     use super::{AtomicU32, Mutex, Ordering, lock};
     use std::{ops::Deref, time::Duration};

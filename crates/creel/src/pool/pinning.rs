@@ -21,8 +21,12 @@ use std::{
     cell::RefCell,
     num::NonZeroUsize,
     sync::{Arc, Mutex as PlainMutex, PoisonError},
-    thread,
 };
+
+#[cfg(creel_sim)]
+use crate::sync::thread;
+#[cfg(not(creel_sim))]
+use std::thread;
 
 /// The places that the pools of this process have taken.
 static LEDGER: PlainMutex<Ledger> = PlainMutex::new(Ledger::new());
@@ -172,8 +176,8 @@ impl Available {
 
 impl World {
     fn find() -> Option<Arc<Self>> {
-        if cfg!(any(creel_loom, creel_shuttle, miri)) {
-            return None; // in models and Miri, threads are not OS threads
+        if cfg!(any(creel_loom, creel_shuttle, creel_sim, miri)) {
+            return None; // in models, simulations and Miri, threads are not OS threads
         }
         let machine = Machine::detect().ok()?;
         let allowed = machine.allowed().clone();

@@ -10,7 +10,10 @@
 //! We do not cover processes that were forked without `exec`, because their threads do not belong
 //! to the pool.
 
-#[cfg(all(target_os = "linux", not(creel_loom), not(creel_shuttle), not(miri)))]
+#[cfg(all(
+    target_os = "linux",
+    not(any(creel_loom, creel_shuttle, creel_sim, miri))
+))]
 mod pair {
     use rustix::thread::{MembarrierCommand, membarrier};
     use std::sync::Once;
@@ -46,7 +49,26 @@ mod pair {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), creel_loom, creel_shuttle, miri))]
+/// A simulated program is sequentially consistent. Only the cost of the rare side is left.
+#[cfg(creel_sim)]
+mod pair {
+    /// The cost of the system call, which we estimate.
+    const HEAVY_NS: u64 = 2_000;
+
+    pub(crate) fn prepare() {}
+
+    pub(crate) fn light() {}
+
+    pub(crate) fn heavy() -> bool {
+        creel_sim::work(HEAVY_NS);
+        true
+    }
+}
+
+#[cfg(all(
+    not(creel_sim),
+    any(not(target_os = "linux"), creel_loom, creel_shuttle, miri)
+))]
 mod pair {
     use std::sync::atomic::Ordering;
 

@@ -14,7 +14,7 @@ mod clock;
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",
-    not(any(creel_loom, creel_shuttle, miri))
+    not(any(creel_loom, creel_shuttle, creel_sim, miri))
 ))]
 mod counter;
 mod interval;

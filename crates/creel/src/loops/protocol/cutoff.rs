@@ -71,10 +71,22 @@ fn set(value: &AtomicUsize, to: usize) {
 /// Returns a time in units of roughly half a nanosecond to a nanosecond.
 #[inline(always)]
 pub(in crate::loops) fn stamp() -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(creel_loom), not(creel_shuttle)))]
+    #[cfg(all(
+        target_arch = "x86_64",
+        not(miri),
+        not(creel_loom),
+        not(creel_shuttle),
+        not(creel_sim)
+    ))]
     // SAFETY: every x86-64 processor has this instruction.
     return unsafe { std::arch::x86_64::_rdtsc() } / 2;
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(creel_loom), not(creel_shuttle))))]
+    #[cfg(not(all(
+        target_arch = "x86_64",
+        not(miri),
+        not(creel_loom),
+        not(creel_shuttle),
+        not(creel_sim)
+    )))]
     return crate::sync::now_ns();
 }
 

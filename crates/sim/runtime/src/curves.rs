@@ -1,0 +1,271 @@
+//! The curves, each with the bound that no runtime can beat on the machine.
+
+use creel::{Pool, Wait};
+use creel_sim::{Machine, Sim, now_ns, thread, work};
+use std::time::Duration;
+
+/// One measured quantity as a function of the number of workers.
+pub struct Curve {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub unit: &'static str,
+    pub bound_is: &'static str,
+    pub measure: fn(&Machine, usize) -> f64,
+    pub bound: fn(&Machine, usize) -> f64,
+}
+
+/// All curves.
+pub const CURVES: [Curve; 8] = [
+    Curve {
+        name: "dispatch",
+        what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
+        unit: "us",
+        bound_is: "one line down and one line up, over the distances of the machine",
+        measure: dispatch,
+        bound: |machine, workers| 2.0 * farthest(machine, workers) / 1e3,
+    },
+    Curve {
+        name: "hot",
+        what: "a loop of 100,000 items of 10 ns per worker",
+        unit: "us",
+        bound_is: "1,000 us of work per worker",
+        measure: hot,
+        bound: |_, _| 1_000.0,
+    },
+    Curve {
+        name: "tree",
+        what: "a binary tree of 65,536 leaves by join, 500 ns per leaf",
+        unit: "us",
+        bound_is: "the work divided by the workers and the caller, which helps",
+        measure: tree,
+        bound: |_, workers| 65_536.0 * 0.5 / with_caller(workers),
+    },
+    Curve {
+        name: "scope",
+        what: "100 spawns per worker of 2 us each, by one scope",
+        unit: "us",
+        bound_is: "the work divided by the workers and the caller, which helps",
+        measure: scope,
+        bound: |_, workers| 200.0 * workers as f64 / with_caller(workers),
+    },
+    Curve {
+        name: "spawn",
+        what: "one task that spawns 100 tasks of 2 us per worker",
+        unit: "us",
+        bound_is: "200 us of work per worker",
+        measure: spawn_inside,
+        bound: |_, _| 200.0,
+    },
+    Curve {
+        name: "chain",
+        what: "10,000 tasks, each of which spawns the next one, per task",
+        unit: "us",
+        bound_is: "the same with one worker",
+        measure: chain,
+        bound: |machine, _| chain(machine, 1),
+    },
+    Curve {
+        name: "broadcast",
+        what: "from all workers asleep until the last one runs a broadcast",
+        unit: "us",
+        bound_is: "one wake after another by the caller, as a reference",
+        measure: broadcast,
+        bound: |machine, workers| {
+            let costs = machine.costs;
+            (workers as u64 * costs.wake + costs.idle_exit) as f64 / 1e3
+        },
+    },
+    Curve {
+        name: "wake",
+        what: "from all workers asleep until the last one runs its item of a loop",
+        unit: "us",
+        bound_is: "a binary tree of wakes",
+        measure: wake,
+        bound: |machine, workers| {
+            let levels = (workers as f64).log2().ceil();
+            levels * (machine.costs.wake + machine.costs.idle_exit) as f64 / 1e3
+        },
+    },
+];
+
+/// Returns the number of threads that run closures of a join or a scope. The caller helps if there
+/// is more than one worker.
+fn with_caller(workers: usize) -> f64 {
+    (if workers == 1 { 1 } else { workers + 1 }) as f64
+}
+
+/// Returns the number of PUs of a machine.
+pub fn pus(machine: &Machine) -> usize {
+    let topology = creel_topology::Machine::synthetic(&machine.topology);
+    topology.map_or(1, |topology| topology.pus().len())
+}
+
+/// Returns the largest cost of a transfer between the first `workers` cores.
+fn farthest(machine: &Machine, workers: usize) -> f64 {
+    let topology = creel_topology::Machine::synthetic(&machine.topology).expect("it is valid");
+    let pus = topology.pus();
+    let last = pus[workers.min(pus.len()) - 1];
+    let together = |set: &creel_topology::CpuSet| set.contains(pus[0]) && set.contains(last);
+    let costs = machine.costs;
+    let cost = if workers == 1 {
+        costs.hit
+    } else if topology.caches_at(3).any(|cache| together(&cache.pus)) {
+        costs.same_l3
+    } else if topology
+        .packages()
+        .iter()
+        .any(|package| together(&package.pus))
+    {
+        costs.same_package
+    } else {
+        costs.other_package
+    };
+    cost as f64
+}
+
+fn pool(workers: usize, wait: Wait) -> Pool {
+    let pool = Pool::builder().workers(workers).wait(wait);
+    pool.build().expect("the pool is valid")
+}
+
+/// Runs `f` five times and returns the least time of the last three, in microseconds.
+fn least(mut f: impl FnMut()) -> f64 {
+    let mut times = [0; 5];
+    for time in &mut times {
+        let begin = now_ns();
+        f();
+        *time = now_ns() - begin;
+    }
+    times[2..].iter().copied().min().unwrap_or(0) as f64 / 1e3
+}
+
+const SPIN: Wait = Wait::Spin(Duration::from_millis(2));
+
+/// The work of one item of `dispatch`. The caller would run a loop of shorter items alone.
+const ITEM: u64 = 5_000;
+
+fn dispatch(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        let mut items = vec![0u8; workers];
+        least(|| pool.for_each(&mut items, |_| work(ITEM))) - ITEM as f64 / 1e3
+    })
+}
+
+fn hot_loop(pool: &Pool, workers: usize) -> f64 {
+    let mut items = vec![0u8; 100_000 * workers];
+    least(|| pool.for_each_chunk(&mut items, 1_000, |chunk| work(chunk.len() as u64 * 10)))
+}
+
+fn hot(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| hot_loop(&pool(workers, SPIN), workers))
+}
+
+fn branch(pool: &Pool, depth: u32) {
+    if depth == 0 {
+        work(500);
+    } else {
+        pool.join(|| branch(pool, depth - 1), || branch(pool, depth - 1));
+    }
+}
+
+fn tree(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        least(|| branch(&pool, 16))
+    })
+}
+
+fn scope(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        least(|| {
+            pool.scope(|scope| (0..100 * workers).for_each(|_| scope.spawn(|| work(2_000))));
+        })
+    })
+}
+
+fn spawn_inside(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        least(|| {
+            let handle = pool.handle();
+            let parent = pool.spawn(async move {
+                let spawn = |_| handle.spawn(async { work(2_000) });
+                let children: Vec<_> = (0..100 * workers).map(spawn).collect();
+                for child in children {
+                    child.await.expect("a child does not panic");
+                }
+            });
+            pool.block_on(parent).expect("the parent does not panic");
+        })
+    })
+}
+
+const CHAIN: u32 = 10_000;
+
+/// Spawns the rest of a chain.
+fn link(pool: Pool, left: u32, done: creel::channel::oneshot::Sender<()>) {
+    let next = pool.clone();
+    let task = pool.spawn(async move {
+        match left {
+            0 => drop(done.send(())),
+            left => link(next, left - 1, done),
+        }
+    });
+    task.detach();
+}
+
+fn chain(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        let whole = least(|| {
+            let (sender, receiver) = creel::channel::oneshot::channel();
+            link(pool.handle(), CHAIN, sender);
+            receiver.recv_blocking().expect("the chain ends");
+        });
+        whole / f64::from(CHAIN)
+    })
+}
+
+/// Returns the machine without deep idle states, so that the curves of wakes show the runtime.
+fn without_deep_idle(machine: &Machine) -> Machine {
+    let mut machine = machine.clone();
+    machine.costs.deep_after = u64::MAX;
+    machine
+}
+
+fn wake(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(&without_deep_idle(machine)).run(|| {
+        let pool = pool(workers, Wait::Park);
+        let mut starts = vec![0; workers];
+        let mut least = f64::INFINITY;
+        for _ in 0..10 {
+            thread::sleep(Duration::from_micros(50));
+            let begin = now_ns();
+            // The work is long enough for the loop to be worth sharing.
+            pool.for_each(&mut starts, |start| {
+                *start = now_ns();
+                work(100_000);
+            });
+            let last = starts.iter().copied().max().unwrap_or(begin);
+            least = least.min((last - begin) as f64 / 1e3);
+        }
+        least
+    })
+}
+
+fn broadcast(machine: &Machine, workers: usize) -> f64 {
+    Sim::new(&without_deep_idle(machine)).run(|| {
+        let pool = pool(workers, Wait::Park);
+        let mut latest = f64::INFINITY;
+        for _ in 0..5 {
+            thread::sleep(Duration::from_micros(100));
+            let begin = now_ns();
+            let times = pool.broadcast(|_| now_ns());
+            let last = times.into_iter().max().unwrap_or(begin);
+            latest = latest.min((last - begin) as f64 / 1e3);
+        }
+        latest
+    })
+}

@@ -1,0 +1,130 @@
+//! Measures how the runtime scales on a simulated machine.
+
+mod curves;
+
+use creel_sim::{Arena, Machine, NAMES};
+use curves::{CURVES, Curve};
+use std::process::ExitCode;
+
+#[global_allocator]
+static ARENA: Arena = Arena;
+
+const HELP: &str = "\
+Measure how the runtime scales on a simulated machine.
+
+Usage: creel-scale [OPTIONS]
+
+  --machine NAME  Simulate this machine. Default: epyc-2x96
+  --from N        Begin with this number of workers. Default: 1
+  --to N          End with this number of workers. Default: all PUs
+  --only CURVE    Measure only this curve
+  --list          List the machines and the curves
+  --help          Print this text
+";
+
+struct Options {
+    machine: String,
+    from: usize,
+    to: usize,
+    only: Option<String>,
+}
+
+fn options() -> Result<Option<Options>, String> {
+    let mut options = Options {
+        machine: "epyc-2x96".into(),
+        from: 1,
+        to: usize::MAX,
+        only: None,
+    };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
+        let number = |text: String| text.parse().map_err(|_| format!("{text} is not a number"));
+        match word.as_str() {
+            "--machine" => options.machine = value()?,
+            "--from" => options.from = number(value()?)?,
+            "--to" => options.to = number(value()?)?,
+            "--only" => options.only = Some(value()?),
+            "--list" => {
+                let curves: Vec<_> = CURVES.iter().map(|curve| curve.name).collect();
+                println!(
+                    "machines: {}\ncurves: {}",
+                    NAMES.join(" "),
+                    curves.join(" ")
+                );
+                return Ok(None);
+            }
+            "--help" => {
+                print!("{HELP}");
+                return Ok(None);
+            }
+            other => return Err(format!("unknown argument {other}, see --help")),
+        }
+    }
+    Ok(Some(options))
+}
+
+/// Returns the numbers of workers: powers of two, and the last one.
+fn steps(from: usize, to: usize) -> Vec<usize> {
+    let mut steps = Vec::new();
+    let mut next = from.max(1);
+    while next < to {
+        steps.push(next);
+        next *= 2;
+    }
+    steps.push(to);
+    steps
+}
+
+fn print(curve: &Curve, machine: &Machine, steps: &[usize]) {
+    println!("\n{}: {}", curve.name, curve.what);
+    println!("bound: {}", curve.bound_is);
+    println!(
+        "{:>8} {:>12} {:>12} {:>7}",
+        "workers", curve.unit, "bound", "ratio"
+    );
+    let mut rows = Vec::new();
+    for &workers in steps {
+        let value = (curve.measure)(machine, workers);
+        let bound = (curve.bound)(machine, workers);
+        rows.push((workers, value));
+        println!(
+            "{workers:>8} {value:>12.2} {bound:>12.2} {:>7.2}",
+            value / bound
+        );
+    }
+    let most = rows
+        .iter()
+        .map(|row| row.1)
+        .fold(f64::MIN_POSITIVE, f64::max);
+    for (workers, value) in rows {
+        let length = (value / most * 50.0).round() as usize;
+        println!("{workers:>8} |{}", "#".repeat(length));
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match options() {
+        Ok(Some(options)) => options,
+        Ok(None) => return ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("creel-scale: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let Some(machine) = Machine::named(&options.machine) else {
+        let names = NAMES.join(", ");
+        eprintln!(
+            "creel-scale: unknown machine {}, use one of {names}",
+            options.machine
+        );
+        return ExitCode::from(2);
+    };
+    let is_asked = |curve: &&Curve| options.only.as_ref().is_none_or(|only| only == curve.name);
+    let steps = steps(options.from, options.to.min(curves::pus(&machine)));
+    println!("machine: {} ({})", machine.name, machine.topology);
+    for curve in CURVES.iter().filter(is_asked) {
+        print(curve, &machine, &steps);
+    }
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,65 @@
+//! Bounds of the curves, which fail if a change of the runtime makes it scale worse. Virtual time is
+//! exact, so these are not timed tests.
+
+use std::process::Command;
+
+/// Returns the output of `creel-scale` for one curve on the machine with 192 PUs.
+fn scale(curve: &str, from: usize, to: usize) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_creel-scale"))
+        .args([
+            "--only",
+            curve,
+            "--from",
+            &from.to_string(),
+            "--to",
+            &to.to_string(),
+        ])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Returns the value of a curve with this number of workers.
+fn value(curve: &str, workers: usize) -> f64 {
+    let text = scale(curve, workers, workers);
+    let number = workers.to_string();
+    let mut rows = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows
+        .find(|row| row.first() == Some(&number.as_str()))
+        .expect(&text);
+    row[1].parse().unwrap()
+}
+
+#[test]
+fn the_output_is_repeatable() {
+    for curve in ["dispatch", "wake", "spawn"] {
+        assert_eq!(scale(curve, 1, 16), scale(curve, 1, 16), "{curve}");
+    }
+}
+
+#[test]
+fn a_dispatch_to_128_workers_takes_less_than_20_us() {
+    let us = value("dispatch", 128);
+    assert!(us < 20.0, "{us}");
+}
+
+#[test]
+fn a_wake_of_128_workers_takes_less_than_twice_a_binary_tree() {
+    let us = value("wake", 128);
+    assert!(us < 2.0 * 22.4, "{us}");
+}
+
+#[test]
+fn a_loop_on_128_workers_is_95_percent_efficient() {
+    let us = value("hot", 128);
+    assert!(us < 1_000.0 / 0.95, "{us}");
+}
+
+#[test]
+fn a_chain_is_as_fast_with_128_workers_as_with_one() {
+    let (one, many) = (value("chain", 1), value("chain", 128));
+    assert!(many <= one * 1.1, "{one} {many}");
+}

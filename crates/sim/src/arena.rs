@@ -1,0 +1,102 @@
+//! An allocator that gives every run the same addresses.
+//!
+//! Two objects that share a cache line slow each other down. The system's allocator may put them
+//! into one line in the first run and into two lines in the second one, because its state is
+//! different. Use [`Arena`] as the global allocator to get exactly the same result in each run.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::ptr;
+
+/// The bytes that we take from the system at a time.
+const CHUNK: usize = 1 << 24;
+/// The alignment of a chunk, so that addresses in it are the same relative to pages.
+const PAGE: usize = 4096;
+
+thread_local! {
+    /// The rest of the current chunk, or `None` outside a simulation.
+    static REST: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+}
+
+/// A global allocator that is repeatable inside a simulation. It does not reuse memory there, so
+/// use it for short runs only. Outside a simulation it is the system's allocator.
+#[derive(Debug)]
+pub struct Arena;
+
+/// Switches the calling thread to a new part of the arena, or back to the system's allocator.
+pub(crate) fn switch(on: bool) {
+    REST.set(on.then_some((0, 0)));
+}
+
+// SAFETY: memory comes from the system's allocator, either directly or as a part of a chunk that no
+// other allocation has and that is never freed. See `dealloc` for how the two are distinguished.
+unsafe impl GlobalAlloc for Arena {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let Ok(Some((at, end))) = REST.try_with(Cell::get) else {
+            return outside(layout);
+        };
+        let align = layout.align().max(16);
+        let begin = (at + HEADER).next_multiple_of(align);
+        if begin + layout.size() <= end {
+            REST.set(Some((begin + layout.size(), end)));
+            return mark(begin, true);
+        }
+        let bytes = (layout.size() + align + HEADER).next_multiple_of(CHUNK);
+        let Ok(chunk) = Layout::from_size_align(bytes, PAGE) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: `chunk` has a size above 0.
+        let at = unsafe { System.alloc(chunk) } as usize;
+        if at == 0 {
+            return ptr::null_mut();
+        }
+        let begin = (at + HEADER).next_multiple_of(align);
+        REST.set(Some((begin + layout.size(), at + bytes)));
+        mark(begin, true)
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: each allocation has a header in front.
+        let header = unsafe { at.sub(HEADER) };
+        // SAFETY: `mark` wrote the header, and its address is a multiple of 16.
+        let in_arena = unsafe { header.cast::<u64>().read() } == 1;
+        if in_arena {
+            return;
+        }
+        let (whole, before) = with_header(layout);
+        // SAFETY: `outside` added this number of bytes in front of the allocation.
+        let begin = unsafe { at.sub(before) };
+        // SAFETY: `outside` allocated it with the same layout.
+        unsafe { System.dealloc(begin, whole) };
+    }
+}
+
+/// The bytes in front of an allocation that say where it comes from.
+const HEADER: usize = 16;
+
+fn with_header(layout: Layout) -> (Layout, usize) {
+    let align = layout.align().max(HEADER);
+    let size = layout.size() + align;
+    let whole = Layout::from_size_align(size, align).expect("an allocation is small");
+    (whole, align)
+}
+
+fn outside(layout: Layout) -> *mut u8 {
+    let (whole, before) = with_header(layout);
+    // SAFETY: the size is above 0, because it includes the header.
+    let at = unsafe { System.alloc(whole) };
+    match at.is_null() {
+        true => at,
+        false => mark(at as usize + before, false),
+    }
+}
+
+/// Writes the header in front of `begin`.
+fn mark(begin: usize, in_arena: bool) -> *mut u8 {
+    let at = ptr::with_exposed_provenance_mut::<u8>(begin);
+    // SAFETY: the caller has reserved `HEADER` bytes in front of `begin`, which is aligned to 16.
+    let header = unsafe { at.sub(HEADER) };
+    // SAFETY: as above. No reference to these bytes exists.
+    unsafe { header.cast::<u64>().write(u64::from(in_arena)) };
+    at
+}

@@ -1,0 +1,213 @@
+//! The state of each cache line, and the cost of an access.
+//!
+//! The states are those of MESI, seen by a directory: one core owns the line (modified or
+//! exclusive), or several cores share it, or none has it. A transfer makes the line busy, so that
+//! accesses by several cores to one line are served one after another.
+//!
+//! A core has an unlimited number of lines. We leave evictions out, because the data structures of
+//! a scheduler are small.
+
+use crate::machine::Costs;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The bytes of a line, as a shift.
+const LINE_BITS: u32 = 6;
+
+/// The place of a core in the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) core: u32,
+    pub(crate) l3: u32,
+    pub(crate) package: u32,
+}
+
+/// The kind of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Load,
+    /// A store that the core buffers. The thread continues while the line arrives.
+    Store,
+    /// A read-modify-write or a sequentially consistent store. The thread waits for it.
+    Exchange,
+}
+
+/// The number of cores that a set of sharers holds.
+pub(crate) const CORES_MAX: usize = 512;
+
+#[derive(Clone, Copy, Default)]
+struct Line {
+    /// The core that owns the line, plus 1. 0 if no core owns it.
+    owner: u32,
+    /// The PU that wrote last, plus 1.
+    writer: u32,
+    sharers: [u64; CORES_MAX / 64],
+    busy_until: u64,
+}
+
+impl Line {
+    fn has(&self, core: u32) -> bool {
+        self.owner == core + 1 || self.sharers[core as usize / 64] >> (core % 64) & 1 == 1
+    }
+
+    fn share(&mut self, core: u32) {
+        self.sharers[core as usize / 64] |= 1 << (core % 64);
+    }
+
+    fn sharers(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sharers.iter().zip(0..).flat_map(|(&word, index)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+}
+
+/// A quick hash of the number of a line.
+#[derive(Default)]
+pub(crate) struct LineHash(u64);
+
+impl Hasher for LineHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes
+            .iter()
+            .for_each(|byte| self.write_usize(usize::from(*byte)));
+    }
+    fn write_usize(&mut self, value: usize) {
+        self.0 = (self.0 ^ value as u64)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(26);
+    }
+}
+
+/// A map whose keys are addresses or numbers of lines.
+pub(crate) type AddressMap<T> = HashMap<usize, T, BuildHasherDefault<LineHash>>;
+
+/// All lines that the program has used.
+pub(crate) struct Cache {
+    lines: AddressMap<Line>,
+    /// The place of each core.
+    places: Vec<Place>,
+    costs: Costs,
+    pub(crate) transfers: u64,
+}
+
+impl Cache {
+    pub(crate) fn new(places: Vec<Place>, costs: Costs) -> Self {
+        assert!(
+            places.len() <= CORES_MAX,
+            "a machine has at most {CORES_MAX} cores"
+        );
+        Self {
+            lines: AddressMap::default(),
+            places,
+            costs,
+            transfers: 0,
+        }
+    }
+
+    fn distance(&self, a: u32, b: u32) -> u64 {
+        let (a, b) = (self.places[a as usize], self.places[b as usize]);
+        if a.core == b.core {
+            self.costs.same_core
+        } else if a.l3 == b.l3 {
+            self.costs.same_l3
+        } else if a.package == b.package {
+            self.costs.same_package
+        } else {
+            self.costs.other_package
+        }
+    }
+
+    /// Makes an access at `now` by PU `pu` of `core`. Returns the time when it is complete.
+    pub(crate) fn access(&mut self, at: usize, kind: Access, pu: u32, core: u32, now: u64) -> u64 {
+        let costs = self.costs;
+        let mut line = self
+            .lines
+            .get(&(at >> LINE_BITS))
+            .copied()
+            .unwrap_or_default();
+        let own = match kind {
+            Access::Exchange => costs.rmw,
+            Access::Load | Access::Store => costs.hit,
+        };
+        let enough = match kind {
+            Access::Load => line.has(core),
+            Access::Store | Access::Exchange => line.owner == core + 1,
+        };
+        let end = if enough {
+            // The other hardware thread may have written the line.
+            let sibling = line.writer != 0 && line.writer != pu + 1 && line.owner == core + 1;
+            let cost = if sibling {
+                costs.same_core.max(own)
+            } else {
+                own
+            };
+            match kind {
+                // The line may still be on its way, because a buffered store requested it.
+                Access::Exchange => now.max(line.busy_until) + cost,
+                // A load takes the value from the store buffer.
+                Access::Load | Access::Store => now + cost,
+            }
+        } else {
+            let (cost, occupied) = self.transfer(&line, kind, core);
+            self.transfers += 1;
+            let begin = now.max(line.busy_until);
+            line.busy_until = begin + occupied;
+            begin + cost + own
+        };
+        match kind {
+            Access::Load if !enough => {
+                if line.owner != 0 {
+                    let owner = line.owner - 1;
+                    line.share(owner);
+                    line.owner = 0;
+                }
+                line.share(core);
+                // A line that only one core has is exclusive.
+                if line.sharers().count() == 1 {
+                    line.sharers = Default::default();
+                    line.owner = core + 1;
+                }
+            }
+            Access::Load => (),
+            Access::Store | Access::Exchange => {
+                line.sharers = Default::default();
+                line.owner = core + 1;
+                line.writer = pu + 1;
+            }
+        }
+        self.lines.insert(at >> LINE_BITS, line);
+        end
+    }
+
+    /// Returns the cost of a transfer, and the time for which the line is busy.
+    fn transfer(&self, line: &Line, kind: Access, core: u32) -> (u64, u64) {
+        if line.owner != 0 {
+            let cost = self.distance(core, line.owner - 1);
+            return (cost, cost);
+        }
+        let distances = line
+            .sharers()
+            .filter(|s| *s != core)
+            .map(|s| self.distance(core, s));
+        match kind {
+            // The nearest copy answers.
+            Access::Load => match distances.min() {
+                Some(cost) => (cost, self.costs.read_gap),
+                None => (self.costs.memory, self.costs.memory),
+            },
+            // All copies must confirm that they are invalid, including the farthest.
+            Access::Store | Access::Exchange => {
+                let cost = distances.max().unwrap_or(self.costs.memory);
+                (cost, cost)
+            }
+        }
+    }
+}

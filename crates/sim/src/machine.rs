@@ -1,0 +1,216 @@
+//! Machines as data: a topology in the notation of `creel topo`, and a table of latencies.
+//!
+//! The latencies between cores come from the tables of
+//! <https://github.com/nviennot/core-to-core-latency>, abbreviated *C2C* below. They are medians of
+//! one-way messages by compare-and-exchange between two pinned threads. If that source does not
+//! have a machine, we use the nearest relative and say so.
+//!
+//! The costs of system calls, wake-ups and context switches depend on the kernel more than on the
+//! processor. The sources are named at [`LINUX`].
+
+/// The names of the machines that [`Machine::named`] knows.
+pub const NAMES: [&str; 7] = [
+    "ryzen-3900x",
+    "i9-10850k",
+    "i7-4-core-smt",
+    "epyc-2x96",
+    "xeon-2x64",
+    "graviton4",
+    "apple-m",
+];
+
+/// A machine: its shape and its latencies.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The name, for reports.
+    pub name: String,
+    /// The shape, in the notation of `creel topo --synthetic`, for example `package:2 core:4 pu:2`.
+    pub topology: String,
+    /// The costs of all steps.
+    pub costs: Costs,
+}
+
+/// The costs of a machine's steps, in nanoseconds unless a field says otherwise.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// A load or a buffered store that hits the core's own cache.
+    pub hit: u64,
+    /// An atomic read-modify-write of a line that the core owns.
+    pub rmw: u64,
+    /// An access to a line that the other hardware thread of the same core wrote last.
+    pub same_core: u64,
+    /// A transfer of a line from a core with the same L3 cache.
+    pub same_l3: u64,
+    /// A transfer of a line from a core of the same package with a different L3 cache.
+    pub same_package: u64,
+    /// A transfer of a line from another package.
+    pub other_package: u64,
+    /// A load from memory.
+    pub memory: u64,
+    /// The time for which a line is busy when it serves a reader and is already shared.
+    pub read_gap: u64,
+    /// The number of lines that a core fetches at the same time while it streams.
+    pub streams: u64,
+    /// The instruction that a spin executes between two checks.
+    pub pause: u64,
+    /// One reading of the clock.
+    pub clock: u64,
+    /// A system call that finds nothing to do, for example a futex wake without a sleeper.
+    pub syscall: u64,
+    /// The part of a futex wait before the PU is free for another thread.
+    pub sleep: u64,
+    /// A futex wake that wakes a thread, as the waker sees it.
+    pub wake: u64,
+    /// The time from the end of the wake until the thread runs, on a PU that became idle recently.
+    pub idle_exit: u64,
+    /// The idle time after which a PU enters a deep state.
+    pub deep_after: u64,
+    /// Replaces `idle_exit` for a PU in a deep state.
+    pub deep_exit: u64,
+    /// A switch from one thread to another on the same PU.
+    pub switch: u64,
+    /// The start of a thread, as its parent sees it.
+    pub spawn: u64,
+    /// The delay between a time-out and the moment when the system reacts.
+    pub timer: u64,
+    /// The time for which a thread runs before others on the same PU have a turn.
+    pub quantum: u64,
+    /// The speed of a hardware thread whose sibling is busy, in percent.
+    pub smt_percent: u64,
+}
+
+/// The costs that depend on Linux, on a desktop processor of about 4 GHz.
+///
+/// - `pause`: 140 cycles since Skylake. Source: Intel 64 and IA-32 Architectures Optimization
+///   Reference Manual, chapter "Pause Latency in Skylake Client Microarchitecture".
+/// - `hit` and `rmw`: 4 to 5 and about 18 cycles. Source: Agner Fog, "Instruction tables", entries
+///   for `MOV r,m` and `LOCK XADD`.
+/// - `quantum`: the base slice of EEVDF, 3 ms from 8 CPUs on. Source: `kernel/sched/fair.c`.
+/// - `deep_exit` and `deep_after`: target residency and exit latency of C6. Source:
+///   `drivers/idle/intel_idle.c`, table `skl_cstates` (C6: exit 85 µs, residency 200 µs).
+/// - `timer`: the default timer slack of a thread. Source: prctl(2), `PR_SET_TIMERSLACK`.
+/// - `streams`: the line fill buffers of a core, 10 to 16. Source: the same Intel manual, "Cache
+///   and Memory Subsystem".
+/// - `smt_percent`: 60, an estimate that we did not verify. It depends on the code.
+/// - `syscall`, `sleep`, `wake`, `idle_exit`, `switch`, `spawn`, `clock`: estimates of the usual
+///   order of magnitude. We did not find a source with all of them on one machine. The machine
+///   `here` measures them instead.
+const LINUX: Costs = Costs {
+    hit: 1,
+    rmw: 5,
+    same_core: 7,
+    same_l3: 21,
+    same_package: 21,
+    other_package: 110,
+    memory: 80,
+    read_gap: 4,
+    streams: 10,
+    pause: 35,
+    clock: 20,
+    syscall: 150,
+    sleep: 900,
+    wake: 1_200,
+    idle_exit: 2_000,
+    deep_after: 200_000,
+    deep_exit: 85_000,
+    switch: 1_200,
+    spawn: 12_000,
+    timer: 50_000,
+    quantum: 3_000_000,
+    smt_percent: 60,
+};
+
+impl Machine {
+    /// Returns a machine by its name, or `None` if there is none with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (topology, costs) = match name {
+            // Zen 2: 4 L3 caches with 3 cores each. C2C has the same cores in the Threadripper
+            // 3960X: 24 ns and 94 ns, hyper-threads 6.5 ns. `pause`: Zen 2 takes about 65 cycles,
+            // according to Agner Fog's tables.
+            "ryzen-3900x" => (
+                "package:1 l3:4 core:3 pu:2",
+                Costs {
+                    same_core: 7,
+                    same_l3: 24,
+                    same_package: 94,
+                    pause: 16,
+                    ..LINUX
+                },
+            ),
+            // Comet Lake: one ring with 10 cores. C2C: i5-10310U 21 ns, hyper-threads 7.3 ns, and
+            // the i9-9900K with the same ring and 8 cores 21 ns.
+            "i9-10850k" => ("package:1 l3:1 core:10 pu:2", Costs { ..LINUX }),
+            // C2C: i7-6700K 20 ns, hyper-threads 6.9 ns.
+            "i7-4-core-smt" => (
+                "package:1 l3:1 core:4 pu:2",
+                Costs {
+                    same_l3: 20,
+                    same_package: 20,
+                    ..LINUX
+                },
+            ),
+            // 12 L3 caches of 8 cores in each package. C2C has Milan with 8 cores in each L3 cache,
+            // the EPYC 7R13: 23 ns, 107 ns, 197 ns to the other package, hyper-threads 9.8 ns.
+            // Therefore this is a large machine with the latencies of the generation before. We
+            // leave the second hardware thread of each core out.
+            "epyc-2x96" => (
+                "package:2 l3:12 core:8 pu:1",
+                Costs {
+                    same_core: 10,
+                    same_l3: 23,
+                    same_package: 107,
+                    other_package: 197,
+                    memory: 110,
+                    pause: 16,
+                    ..LINUX
+                },
+            ),
+            // One mesh in each package. C2C: Xeon Platinum 8375C, 51 ns, 108 ns to the other
+            // package, hyper-threads 8.1 ns.
+            "xeon-2x64" => (
+                "package:2 l3:1 core:64 pu:1",
+                Costs {
+                    same_core: 8,
+                    same_l3: 51,
+                    same_package: 51,
+                    other_package: 108,
+                    memory: 100,
+                    pause: 45,
+                    ..LINUX
+                },
+            ),
+            // One mesh of 96 cores. C2C: Graviton 3 46 ns, Graviton 2 47 ns. `pause` is `isb`,
+            // for which we assume 15 ns.
+            "graviton4" => (
+                "package:1 l3:1 core:96 pu:1",
+                Costs {
+                    same_l3: 46,
+                    same_package: 46,
+                    memory: 110,
+                    pause: 15,
+                    ..LINUX
+                },
+            ),
+            // Clusters of cores with a common L2 cache, which we describe as an L3 cache. C2C: M1
+            // Pro, 40 ns inside a cluster, 145 ns between clusters. The efficient cores are left
+            // out. The costs of the system are those of Linux, because we have no others.
+            "apple-m" => (
+                "package:1 l3:2 core:4 pu:1",
+                Costs {
+                    same_l3: 40,
+                    same_package: 145,
+                    memory: 100,
+                    pause: 15,
+                    ..LINUX
+                },
+            ),
+            _ => return None,
+        };
+        Some(Self {
+            name: name.into(),
+            topology: topology.into(),
+            costs,
+        })
+    }
+}

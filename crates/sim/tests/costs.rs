@@ -1,0 +1,190 @@
+//! Costs that we computed by hand from the table of the machine `ryzen-3900x`: hit 1, rmw 5,
+//! same L3 24, same package 94, memory 80, clock 20.
+
+use creel_sim::atomic::{AtomicU64, Ordering};
+use creel_sim::sync::{Mutex, WaitWord};
+use creel_sim::{Arena, Machine, Sim, Stats, hog, now_ns, spin_loop, thread, work};
+use std::sync::Arc;
+
+#[global_allocator]
+static ARENA: Arena = Arena;
+
+/// An atomic that is alone in its cache line.
+#[repr(align(64))]
+#[derive(Default)]
+struct Alone(AtomicU64);
+
+fn sim() -> Sim {
+    Sim::new(&Machine::named("ryzen-3900x").unwrap())
+}
+
+/// Returns the time of `f` without that of the clock.
+fn time<R>(f: impl FnOnce() -> R) -> u64 {
+    let begin = now_ns();
+    f();
+    now_ns() - begin - 20
+}
+
+fn on(pu: usize, f: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+    thread::Builder::new().pin(pu).spawn(f).unwrap()
+}
+
+#[test]
+fn a_line_comes_from_memory_once() {
+    sim().run(|| {
+        let word = Alone::default();
+        assert_eq!(time(|| word.0.load(Ordering::Acquire)), 81);
+        assert_eq!(time(|| word.0.load(Ordering::Acquire)), 1);
+        assert_eq!(time(|| word.0.fetch_add(1, Ordering::AcqRel)), 5);
+        assert_eq!(time(|| word.0.store(1, Ordering::Release)), 1);
+        assert_eq!(time(|| word.0.store(1, Ordering::SeqCst)), 5);
+    });
+}
+
+#[test]
+fn a_line_costs_the_distance_of_its_owner() {
+    // PU 2 is in the same L3 cache as PU 0, and PU 6 is in the next one.
+    for (pu, transfer) in [(2, 24), (6, 94)] {
+        sim().run(|| {
+            let word = Arc::new(Alone::default());
+            let other = word.clone();
+            on(pu, move || other.0.store(7, Ordering::Release))
+                .join()
+                .unwrap();
+            let load = time(|| assert_eq!(word.0.load(Ordering::Acquire), 7));
+            assert_eq!(load, transfer + 1);
+            // The line is shared now. A write must invalidate the other copy.
+            assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), transfer + 5);
+            assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 5);
+        });
+    }
+}
+
+#[test]
+fn a_buffered_store_does_not_wait_for_its_line() {
+    sim().run(|| {
+        let word = Arc::new(Alone::default());
+        let other = word.clone();
+        on(6, move || other.0.store(7, Ordering::Release))
+            .join()
+            .unwrap();
+        assert_eq!(time(|| word.0.store(1, Ordering::Release)), 1);
+        // The exchange waits until the store is complete: 94 + 1, of which the store itself took 1,
+        // and two readings of the clock took 40.
+        assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 95 - 41 + 5);
+    });
+}
+
+#[test]
+fn accesses_to_one_line_are_serialised() {
+    // Three cores with the same L3 cache add in turn, so that each addition moves the line.
+    let ns = sim().run(|| {
+        let word = Arc::new(Alone::default());
+        let add = |pu| {
+            let word = word.clone();
+            on(pu, move || {
+                work(100_000);
+                for _ in 0..100 {
+                    word.0.fetch_add(1, Ordering::AcqRel);
+                }
+            })
+        };
+        let threads = [2, 4].map(add);
+        let begin = now_ns();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(word.0.load(Ordering::Relaxed), 200);
+        now_ns() - begin
+    });
+    // If each addition moved the line, 200 would take 200 × (24 + 5) ns, apart from the start. Some
+    // do not, because a core that has the line may add twice before the other core's request.
+    assert!((100_000 + 100 * 24..100_000 + 30_000).contains(&ns), "{ns}");
+}
+
+#[test]
+fn a_woken_thread_runs_after_the_wake_and_the_exit_from_idle() {
+    sim().run(|| {
+        let word = Arc::new(WaitWord::new(0));
+        let theirs = word.clone();
+        let thread = thread::spawn(move || {
+            theirs.wait(0, None);
+            now_ns()
+        });
+        work(50_000);
+        let begin = now_ns();
+        word.store(1, Ordering::Relaxed);
+        word.wake_one();
+        // 94 or 24 for the line is buffered: 1. Then the wake, the exit from idle, and the clock.
+        assert_eq!(thread.join().unwrap() - begin, 1 + 1_200 + 2_000 + 20);
+    });
+}
+
+#[test]
+fn threads_of_one_pu_take_turns_by_quantum() {
+    let [first, second] = sim().run(|| {
+        let threads = [(); 2].map(|()| {
+            thread::Builder::new()
+                .pin(4)
+                .spawn(|| {
+                    work(5_000_000);
+                    now_ns()
+                })
+                .unwrap()
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    // The turns take 3, 3, 2 and 2 ms.
+    assert!((8_000_000..8_100_000).contains(&first), "{first}");
+    assert!((10_000_000..10_100_000).contains(&second), "{second}");
+}
+
+#[test]
+fn two_hardware_threads_of_a_core_share_its_speed() {
+    sim().run(|| {
+        assert_eq!(time(|| work(600)), 600);
+        hog(1);
+        work(100_000);
+        assert_eq!(time(|| work(600)), 1_000);
+    });
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_deadlock_is_reported() {
+    sim().run(|| WaitWord::new(0).wait(0, None));
+}
+
+/// Runs eight threads that count under a lock, and returns the counters of the machine.
+fn count(sim: &Sim) -> Stats {
+    let run = || {
+        let total = Arc::new(Mutex::new(0));
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                let total = total.clone();
+                thread::spawn(move || {
+                    for _ in 0..100 {
+                        *total.lock().unwrap() += 1;
+                        spin_loop();
+                        work(100);
+                    }
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(*total.lock().unwrap(), 800);
+    };
+    sim.run_with_stats(run).1
+}
+
+#[test]
+fn a_run_is_exactly_repeatable() {
+    let quiet = count(&sim());
+    assert!((0..3).all(|_| count(&sim()) == quiet));
+    let noisy = |seed| count(&sim().seed(seed).vanishing(10_000, 4_000_000));
+    assert_eq!(noisy(1), noisy(1));
+    assert_ne!(noisy(1), noisy(2));
+    assert!(noisy(1).end_ns > quiet.end_ns + 4_000_000);
+}

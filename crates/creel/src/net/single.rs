@@ -24,14 +24,27 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io:
 /// slots, there are no more datagrams.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     received.filled = 0;
-    let room = received.room;
-    let bytes = received.bytes.chunks_exact_mut(room);
-    for (slot, bytes) in received.slots.iter_mut().zip(bytes) {
+    let memory = received.bytes.chunks_exact_mut(received.room);
+    received.filled = receive_into(socket, memory, true, received.slots.iter_mut())?;
+    Ok(())
+}
+
+/// Receives the datagrams that have arrived, one into each element of `memory`, describes them in
+/// the slots with the same index, and returns their number. If the number is lower than the number
+/// of slots, there are no more datagrams.
+pub(super) fn receive_into<'a>(
+    socket: &UdpSocket,
+    memory: impl Iterator<Item = &'a mut [u8]>,
+    _addresses: bool,
+    slots: impl ExactSizeIterator<Item = &'a mut Slot>,
+) -> io::Result<usize> {
+    let mut filled = 0;
+    for (slot, bytes) in slots.zip(memory) {
         match socket.recv_from(bytes) {
             Ok((len, from)) => {
                 // The call does not report whether the datagram was longer than the slot. We assume
                 // so if the slot is full.
-                let truncated = len == room;
+                let truncated = len == bytes.len();
                 *slot = Slot {
                     len,
                     segment: 0,
@@ -39,13 +52,13 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
                     truncated,
                     ..Slot::EMPTY
                 };
-                received.filled += 1;
+                filled += 1;
             }
-            Err(error) if received.filled == 0 => return Err(error),
+            Err(error) if filled == 0 => return Err(error),
             Err(_) => break,
         }
     }
-    Ok(())
+    Ok(filled)
 }
 
 /// Returns whether the system can split messages.

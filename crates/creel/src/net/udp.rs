@@ -1,12 +1,12 @@
 //! UDP sockets that send and receive single datagrams or batches.
 
-use super::batch::{Outgoing, Received, Sent};
+use super::batch::{CALL_MAX, DatagramInfo, Outgoing, Received, Sent};
 use super::io::{Io, Left};
 use super::mmsg;
 use super::source::Direction;
 use socket2::SockRef;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -271,20 +271,7 @@ impl UdpSocket {
             let sent = self
                 .writing(|socket| mmsg::send(socket, outgoing, split))
                 .await;
-            match sent {
-                Ok(sent) => {
-                    outgoing.done += sent;
-                    report.sent += sent;
-                }
-                // The route to the receiver may not allow splitting, for example because of a small
-                // MTU or the network device. We then send each datagram separately.
-                Err(_) if split => self.splits.store(false, Ordering::Relaxed),
-                Err(error) => {
-                    outgoing.done += 1;
-                    report.failed += 1;
-                    report.error.get_or_insert(error);
-                }
-            }
+            self.count_sent(sent, outgoing, split, &mut report);
         }
         report
     }
@@ -331,6 +318,118 @@ impl UdpSocket {
         self.io.poll(cx, Direction::Read, |socket| {
             receive_batch(socket, received)
         })
+    }
+
+    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of yours:
+    /// one datagram into each element of `memory`. Returns the number of datagrams, and describes
+    /// each of them in the element of `infos` with the same index. Use it to receive into memory
+    /// that another library has allocated, without a copy.
+    ///
+    /// At most 64 datagrams are received, even if `memory` has more elements. Turn
+    /// [GRO](Self::set_gro) off, because nothing separates merged datagrams here.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the operating system. Returns an error of kind
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `memory` is empty or `infos` is shorter.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
+    ///
+    /// ```
+    /// use creel::net::{DatagramInfo, UdpSocket};
+    /// use std::{future::poll_fn, io::IoSliceMut};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// pool.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+    ///     let own = socket.local_addr()?;
+    ///     socket.send_to(b"left", own).await?;
+    ///     let (mut left, mut right) = ([0; 16], [0; 16]);
+    ///     let mut infos = [DatagramInfo::default(); 2];
+    ///     let count = poll_fn(|cx| {
+    ///         let mut memory = [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
+    ///         socket.poll_recv_into(cx, &mut memory, &mut infos)
+    ///     });
+    ///     assert_eq!(count.await?, 1);
+    ///     assert_eq!((&left[..infos[0].len()], infos[0].from()), (&b"left"[..], own));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn poll_recv_into(
+        &self,
+        cx: &mut Context<'_>,
+        memory: &mut [IoSliceMut<'_>],
+        infos: &mut [DatagramInfo],
+    ) -> Poll<io::Result<usize>> {
+        let count = memory.len().min(CALL_MAX);
+        if count == 0 || infos.len() < count {
+            return Poll::Ready(Err(io::ErrorKind::InvalidInput.into()));
+        }
+        let (memory, infos) = (&mut memory[..count], &mut infos[..count]);
+        self.io.poll(cx, Direction::Read, |socket| {
+            let memory = memory.iter_mut().map(|memory| &mut **memory);
+            let slots = infos.iter_mut().map(|info| &mut info.0);
+            let filled = mmsg::receive_into(socket, memory, true, slots)?;
+            Ok((filled, left(filled, count)))
+        })
+    }
+
+    /// Sends datagrams of `outgoing` like [`send_batch`](Self::send_batch), but never waits. If the
+    /// buffer of the socket is full, the datagrams that do not fit stay in `outgoing`.
+    ///
+    /// ```
+    /// use creel::net::{Outgoing, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0".parse()?)?;
+    /// let mut outgoing = Outgoing::new();
+    /// outgoing.push(b"hello", socket.local_addr()?);
+    /// assert_eq!(socket.try_send_batch(&mut outgoing).sent, 1);
+    /// assert!(outgoing.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_send_batch(&self, outgoing: &mut Outgoing) -> Sent {
+        let mut report = Sent::default();
+        while !outgoing.is_empty() {
+            let split = self.splits.load(Ordering::Relaxed);
+            let sent = self.io.try_now(Direction::Write, |socket| {
+                Ok((mmsg::send(socket, outgoing, split)?, Left::More))
+            });
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                sent => self.count_sent(sent, outgoing, split, &mut report),
+            }
+        }
+        report
+    }
+
+    /// Adds the result of one system call to the report, and removes from `outgoing` what has been
+    /// sent or rejected.
+    fn count_sent(
+        &self,
+        sent: io::Result<usize>,
+        outgoing: &mut Outgoing,
+        split: bool,
+        report: &mut Sent,
+    ) {
+        match sent {
+            Ok(sent) => {
+                outgoing.done += sent;
+                report.sent += sent;
+            }
+            // The route to the receiver may not allow splitting, for example because of a small MTU
+            // or the network device. We then send each datagram separately.
+            Err(_) if split => self.splits.store(false, Ordering::Relaxed),
+            Err(error) => {
+                outgoing.done += 1;
+                report.failed += 1;
+                report.error.get_or_insert(error);
+            }
+        }
     }
 
     /// Sets whether the kernel merges consecutive datagrams from one sender (GRO), so that one slot
@@ -430,13 +529,17 @@ impl UdpSocket {
 /// Receives the datagrams that have arrived, at most as many as `received` has slots.
 fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
     mmsg::receive(socket, received)?;
-    let left = match received.slots.len() {
+    Ok((received.filled, left(received.filled, received.slots.len())))
+}
+
+/// Returns how much a call has left in the socket that filled `filled` of `slots` slots.
+fn left(filled: usize, slots: usize) -> Left {
+    match slots {
         // A single slot is always full, which says nothing about further datagrams.
         1 => Left::Unknown,
-        slots if received.filled < slots => Left::Nothing,
+        slots if filled < slots => Left::Nothing,
         _ => Left::More,
-    };
-    Ok((received.filled, left))
+    }
 }
 
 impl fmt::Debug for UdpSocket {

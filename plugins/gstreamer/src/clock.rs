@@ -14,20 +14,11 @@ impl PipelineClock {
         *self.lock() = element.clock().zip(element.base_time());
     }
 
-    /// Forgets the clock. Call it when the state is not PLAYING any longer.
-    pub(crate) fn stop(&self) {
-        self.lock().take();
-    }
-
     /// Returns the running time now, or `None` if the element has no clock.
     pub(crate) fn running_time(&self) -> Option<gst::ClockTime> {
-        let (clock, base) = self.get()?;
-        Some(clock.time().saturating_sub(base))
-    }
-
-    /// Returns the clock and the base time.
-    pub(crate) fn get(&self) -> Option<(gst::Clock, gst::ClockTime)> {
-        self.lock().clone()
+        let inner = self.lock();
+        let (clock, base) = inner.as_ref()?;
+        Some(clock.time().saturating_sub(*base))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<(gst::Clock, gst::ClockTime)>> {

@@ -35,15 +35,16 @@ struct Inner {
     open: bool,
     playing: bool,
     clock: Option<(gst::Clock, Time)>,
+    /// The time by which all items are delayed.
     latency: Time,
+    /// A further delay in ns, which may be negative.
+    offset: i64,
     segment: gst::FormattedSegment<Time>,
     /// Items that are early, in order. Only a stream of a context leaves them here.
     early: VecDeque<Item>,
     /// The result of the last item that was passed on later than it came.
     result: Option<gst::FlowError>,
     wakers: Vec<Waker>,
-    /// The number of times that something has changed for those that wait.
-    changes: u64,
 }
 
 /// The waiting part of an element.
@@ -73,7 +74,6 @@ impl Gate {
     fn change(&self, f: impl FnOnce(&mut Inner)) {
         let mut inner = self.lock();
         f(&mut inner);
-        inner.changes += 1;
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.changed.notify_all();
@@ -112,13 +112,12 @@ impl Gate {
         self.change(|inner| inner.latency = latency);
     }
 
-    /// Returns the segment of the items.
-    pub(crate) fn segment(&self) -> gst::FormattedSegment<Time> {
-        self.lock().segment.clone()
+    /// Sets the delay of all items: a latency, and an offset in ns that may be negative.
+    pub(crate) fn set_delay(&self, latency: Time, offset: i64) {
+        self.change(|inner| (inner.latency, inner.offset) = (latency, offset));
     }
 
-    /// Returns an item that the element should pass on at once, or keeps it and makes the stream
-    /// wait. On a thread that belongs to no context, blocks until the item is due. `sync` says
+    /// Passes the item on at once if it is due. Otherwise keeps it and makes the stream wait. On a thread that belongs to no context, blocks until the item is due. `sync` says
     /// whether items wait for the clock, rather than only for the state PLAYING.
     pub(crate) fn handle<T: Gated>(
         element: &T,
@@ -248,8 +247,10 @@ impl Inner {
         let (true, Some(running), Some((clock, base))) = (sync, running, &self.clock) else {
             return Verdict::Now;
         };
-        let due = *base + running + self.latency;
-        match due.checked_sub(clock.time()) {
+        let due = (*base + running + self.latency)
+            .nseconds()
+            .saturating_add_signed(self.offset);
+        match Time::from_nseconds(due).checked_sub(clock.time()) {
             Some(left) if !left.is_zero() => Verdict::In(left.into()),
             _ => Verdict::Now,
         }

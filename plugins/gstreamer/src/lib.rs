@@ -7,6 +7,7 @@
 //! The module `stream` describes how the elements meet GStreamer's rules about threads.
 
 mod clock;
+mod clocksync;
 mod context;
 mod fifo;
 mod gate;
@@ -74,6 +75,10 @@ fn stats_property() -> glib::ParamSpec {
 
 fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     let register = |name, type_| gst::Element::register(Some(plugin), name, gst::Rank::NONE, type_);
+    register(
+        "creel-clocksync",
+        clocksync::ClockSyncElement::static_type(),
+    )?;
     register("creel-queue", queue::QueueElement::static_type())?;
     register("creel-udpsink", udpsink::UdpSinkElement::static_type())?;
     register("creel-udpsrc", udpsrc::UdpSrcElement::static_type())?;

@@ -120,6 +120,16 @@ struct Inner {
     producers: Vec<Waker>,
     /// The number of threads that block in `changed`.
     blocked: usize,
+    since: Since,
+}
+
+/// How often a queue was disturbed. A sender reads it before it decides something about its item.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Since {
+    /// The number of times that senders were interrupted.
+    interrupts: u64,
+    /// The number of times that the queue was started.
+    pub(crate) starts: u64,
 }
 
 /// A queue of buffers and events.
@@ -147,6 +157,7 @@ impl Fifo {
                 consumer: None,
                 producers: Vec::new(),
                 blocked: 0,
+                since: Since::default(),
             }),
             changed: Condvar::new(),
         })
@@ -166,6 +177,13 @@ impl Fifo {
     /// Accepts items from now on.
     pub(crate) fn open(&self) {
         let mut inner = self.lock();
+        (inner.closed, inner.eos, inner.failed) = (None, false, false);
+    }
+
+    /// Accepts items from now on, of senders that know about it.
+    pub(crate) fn start(&self) {
+        let mut inner = self.lock();
+        inner.since.starts += 1;
         (inner.closed, inner.eos, inner.failed) = (None, false, false);
     }
 
@@ -193,6 +211,15 @@ impl Fifo {
         self.release(&mut inner);
     }
 
+    /// Makes all senders that wait for room now return [`gst::FlowError::Flushing`], or continue if
+    /// they run on a thread of a context.
+    pub(crate) fn interrupt(&self) {
+        let mut inner = self.lock();
+        inner.since.interrupts += 1;
+        self.changed.notify_all();
+        inner.producers.drain(..).for_each(Waker::wake);
+    }
+
     /// Returns whether everything has been pushed.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().is_empty()
@@ -216,9 +243,7 @@ impl Fifo {
     pub(crate) fn pushed(&self) {
         let mut inner = self.lock();
         inner.pushing = false;
-        if inner.blocked > 0 {
-            self.changed.notify_all();
-        }
+        self.notify_blocked(&inner);
     }
 
     /// Removes all items. Sticky events that have not been pushed yet are put into the source pad
@@ -259,11 +284,29 @@ impl Fifo {
     /// Returns the error with which the queue was closed, or [`gst::FlowError::Eos`] after the end
     /// of the stream.
     pub(crate) fn push(self: &Arc<Self>, item: Item) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.push_since(item, self.since())
+    }
+
+    /// Returns how often the queue was disturbed.
+    pub(crate) fn since(&self) -> Since {
+        self.lock().since
+    }
+
+    /// Does the same as [`push`](Self::push). However, if the queue was started again after `since`
+    /// was read, it does not take the item, and if it was interrupted, it does not wait.
+    pub(crate) fn push_since(
+        self: &Arc<Self>,
+        item: Item,
+        since: Since,
+    ) -> Result<gst::FlowSuccess, gst::FlowError> {
         let is_event = matches!(item, Item::Event(_));
         let mut inner = self.lock();
         let waits = !is_event && inner.leaky == Leaky::No;
         if waits && !in_step() {
             while inner.closed.is_none() && inner.is_full() {
+                if inner.since.interrupts != since.interrupts {
+                    return Err(gst::FlowError::Flushing);
+                }
                 inner.blocked += 1;
                 inner = self
                     .changed
@@ -274,6 +317,9 @@ impl Fifo {
         }
         if let Some(error) = inner.closed {
             return Err(error);
+        }
+        if inner.since.starts != since.starts {
+            return Err(gst::FlowError::Flushing);
         }
         if inner.eos {
             return Err(gst::FlowError::Eos);
@@ -289,6 +335,7 @@ impl Fifo {
             }
         }
         inner.add(item);
+        self.notify_blocked(&inner);
         let waits = waits && inner.is_full();
         let consumer = inner.consumer.take();
         drop(inner);
@@ -297,7 +344,7 @@ impl Fifo {
         }
         if waits && in_step() {
             let fifo = Arc::clone(self);
-            defer(Box::new(move |cx| fifo.poll_room(cx)));
+            defer(Box::new(move |cx| fifo.poll_room(cx, since)));
         }
         Ok(gst::FlowSuccess::Ok)
     }
@@ -316,6 +363,7 @@ impl Fifo {
             return Ok(false);
         }
         inner.add(item);
+        self.notify_blocked(&inner);
         let consumer = inner.consumer.take();
         drop(inner);
         if let Some(consumer) = consumer {
@@ -325,9 +373,9 @@ impl Fifo {
     }
 
     /// Waits until there is room, or the queue is closed.
-    fn poll_room(&self, cx: &mut Cx<'_>) -> Poll<()> {
+    fn poll_room(&self, cx: &mut Cx<'_>, since: Since) -> Poll<()> {
         let mut inner = self.lock();
-        if inner.closed.is_some() || !inner.is_full() {
+        if inner.since != since || inner.closed.is_some() || !inner.is_full() {
             return Poll::Ready(());
         }
         if !inner
@@ -378,11 +426,16 @@ impl Fifo {
         }
     }
 
-    /// Lets the threads and tasks continue that wait for room, if there is room.
-    fn release(&self, inner: &mut Inner) {
+    /// Makes the threads that block in the queue look at it again.
+    fn notify_blocked(&self, inner: &Inner) {
         if inner.blocked > 0 {
             self.changed.notify_all();
         }
+    }
+
+    /// Lets the threads and tasks continue that wait for room, if there is room.
+    fn release(&self, inner: &mut Inner) {
+        self.notify_blocked(inner);
         if !inner.producers.is_empty() && (inner.closed.is_some() || !inner.is_full()) {
             inner.producers.drain(..).for_each(Waker::wake);
         }

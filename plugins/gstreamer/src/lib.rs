@@ -6,16 +6,23 @@
 //!
 //! The module `stream` describes how the elements meet GStreamer's rules about threads.
 
+mod appsrc;
+mod audiotestsrc;
+mod blocking;
+mod bridge;
 mod clock;
 mod clocksync;
 mod context;
 mod fifo;
 mod gate;
+mod hub;
 mod queue;
+mod selector;
 mod settings;
 mod socket;
 mod source;
 mod stream;
+mod tcpclientsrc;
 mod udpsink;
 mod udpsrc;
 
@@ -34,6 +41,40 @@ macro_rules! element {
     };
 }
 pub(crate) use element;
+
+/// Implements the class of an element that produces buffers and has no sink pad.
+macro_rules! source_element {
+    ($implementation:ty, $title:literal, $class:literal, $description:literal, $caps:expr) => {
+        impl GstObjectImpl for $implementation {}
+
+        impl ElementImpl for $implementation {
+            fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+                static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+                    gst::subclass::ElementMetadata::new($title, $class, $description, crate::AUTHOR)
+                });
+                Some(&METADATA)
+            }
+
+            fn pad_templates() -> &'static [gst::PadTemplate] {
+                static TEMPLATES: LazyLock<[gst::PadTemplate; 1]> =
+                    LazyLock::new(|| [crate::src_template(&$caps)]);
+                &*TEMPLATES
+            }
+
+            fn change_state(
+                &self,
+                transition: gst::StateChange,
+            ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+                source::change_state(self, transition)
+            }
+
+            fn send_event(&self, event: gst::Event) -> bool {
+                source::send_event(self, event)
+            }
+        }
+    };
+}
+pub(crate) use source_element;
 
 /// Returns the template of a source pad that is always there.
 fn src_template(caps: &gst::Caps) -> gst::PadTemplate {
@@ -74,14 +115,39 @@ fn stats_property() -> glib::ParamSpec {
 }
 
 fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
-    let register = |name, type_| gst::Element::register(Some(plugin), name, gst::Rank::NONE, type_);
-    register(
-        "creel-clocksync",
-        clocksync::ClockSyncElement::static_type(),
-    )?;
-    register("creel-queue", queue::QueueElement::static_type())?;
-    register("creel-udpsink", udpsink::UdpSinkElement::static_type())?;
-    register("creel-udpsrc", udpsrc::UdpSrcElement::static_type())?;
+    let elements = [
+        ("creel-appsrc", appsrc::AppSrcElement::static_type()),
+        (
+            "creel-audiotestsrc",
+            audiotestsrc::AudioTestSrcElement::static_type(),
+        ),
+        (
+            "creel-blocking-adapter",
+            blocking::BlockingAdapterElement::static_type(),
+        ),
+        (
+            "creel-clocksync",
+            clocksync::ClockSyncElement::static_type(),
+        ),
+        (
+            "creel-input-selector",
+            selector::InputSelectorElement::static_type(),
+        ),
+        ("creel-intersink", bridge::InterSinkElement::static_type()),
+        ("creel-intersrc", bridge::InterSrcElement::static_type()),
+        ("creel-proxysink", bridge::ProxySinkElement::static_type()),
+        ("creel-proxysrc", bridge::ProxySrcElement::static_type()),
+        ("creel-queue", queue::QueueElement::static_type()),
+        (
+            "creel-tcpclientsrc",
+            tcpclientsrc::TcpClientSrcElement::static_type(),
+        ),
+        ("creel-udpsink", udpsink::UdpSinkElement::static_type()),
+        ("creel-udpsrc", udpsrc::UdpSrcElement::static_type()),
+    ];
+    for (name, element) in elements {
+        gst::Element::register(Some(plugin), name, gst::Rank::NONE, element)?;
+    }
     Ok(())
 }
 

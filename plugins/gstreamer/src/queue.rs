@@ -286,33 +286,17 @@ impl Queue {
 
     fn sink_event(&self, event: gst::Event) -> Result<gst::FlowSuccess, gst::FlowError> {
         match event.view() {
-            gst::EventView::FlushStart(_) => {
-                self.fifo.close(gst::FlowError::Flushing);
-                self.source.stream.flush_start();
-                self.source.pad.push_event(event);
-                self.source.stream.wait_for_step();
-                Ok(gst::FlowSuccess::Ok)
+            gst::EventView::FlushStart(_) => flush_start(&self.fifo, &self.source, event),
+            gst::EventView::FlushStop(_) => flush_stop(&self.fifo, &self.source, event),
+            _ if event.is_serialized() => return self.fifo.push(Item::Event(event)),
+            _ => {
+                return match self.source.pad.push_event(event) {
+                    true => Ok(gst::FlowSuccess::Ok),
+                    false => Err(gst::FlowError::Error),
+                };
             }
-            gst::EventView::FlushStop(_) => {
-                self.source.stream.wait_for_step();
-                for event in self.fifo.clear() {
-                    // The end of a stream does not survive a flush.
-                    if event.type_() != gst::EventType::Eos
-                        && event.type_() != gst::EventType::Segment
-                    {
-                        let _ = self.source.pad.store_sticky_event(&event);
-                    }
-                }
-                self.source.flush_stop(event);
-                self.fifo.open();
-                Ok(gst::FlowSuccess::Ok)
-            }
-            _ if event.is_serialized() => self.fifo.push(Item::Event(event)),
-            _ => match self.source.pad.push_event(event) {
-                true => Ok(gst::FlowSuccess::Ok),
-                false => Err(gst::FlowError::Error),
-            },
         }
+        Ok(gst::FlowSuccess::Ok)
     }
 
     fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
@@ -366,6 +350,27 @@ impl Queue {
         }
         answered
     }
+}
+
+/// Begins a flush of a queue: frees its sender, and stops the task at its other side.
+pub(crate) fn flush_start(fifo: &Fifo, source: &Source<Forward>, event: gst::Event) {
+    fifo.close(gst::FlowError::Flushing);
+    source.stream.flush_start();
+    source.pad.push_event(event);
+    source.stream.wait_for_step();
+}
+
+/// Ends a flush of a queue: removes its items, and starts the task at its other side again.
+pub(crate) fn flush_stop(fifo: &Fifo, source: &Source<Forward>, event: gst::Event) {
+    source.stream.wait_for_step();
+    for event in fifo.clear() {
+        // The end of a stream and its segment do not survive a flush. Other sticky events do.
+        if !matches!(event.type_(), gst::EventType::Eos | gst::EventType::Segment) {
+            let _ = source.pad.store_sticky_event(&event);
+        }
+    }
+    source.flush_stop(event);
+    fifo.open();
 }
 
 /// The body of a task that takes items from a queue and pushes them.

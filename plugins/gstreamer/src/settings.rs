@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::fifo::Leaky;
+use crate::tcpclientsrc::Framing;
 
 /// The values of an element's properties. A property that was not set has the default value of its
 /// [`glib::ParamSpec`].
@@ -79,7 +80,8 @@ fn send(value: &glib::Value) -> Option<glib::SendValue> {
         u64,
         f64,
         gst::Caps,
-        Leaky
+        Leaky,
+        Framing
     );
     drop(value);
     None

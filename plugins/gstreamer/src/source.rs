@@ -73,6 +73,12 @@ pub(crate) trait SourceImpl: ElementImpl<Type: IsA<gst::Element>> {
     /// Called before the state becomes PLAYING.
     fn playing(&self) {}
 
+    /// Called before the pad is activated or deactivated.
+    fn activated(&self, _active: bool) {}
+
+    /// Called when a flush begins and before it ends.
+    fn flushing(&self, _flushing: bool) {}
+
     /// Returns whether the element produces buffers only in the state PLAYING.
     fn is_live(&self) -> bool {
         true
@@ -113,6 +119,7 @@ where
                 },
                 |element| {
                     if mode == gst::PadMode::Push {
+                        element.activated(active);
                         element.source().stream.activate(active);
                     }
                     Ok(())
@@ -136,10 +143,14 @@ fn upstream_event<T: SourceImpl>(element: &T, event: gst::Event) -> bool {
     let source = element.source();
     match event.view() {
         gst::EventView::FlushStart(_) => {
+            element.flushing(true);
             source.stream.flush_start();
             source.pad.push_event(event)
         }
-        gst::EventView::FlushStop(_) => source.flush_stop(event),
+        gst::EventView::FlushStop(_) => {
+            element.flushing(false);
+            source.flush_stop(event)
+        }
         gst::EventView::Reconfigure(_) | gst::EventView::Latency(_) => true,
         _ => false,
     }

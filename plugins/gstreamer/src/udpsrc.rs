@@ -146,6 +146,13 @@ pub struct UdpSrc {
 }
 
 crate::element!(UdpSrcElement, UdpSrc);
+crate::source_element!(
+    UdpSrc,
+    "Creel UDP source",
+    "Source/Network",
+    "Receives datagrams in batches, on the threads of a context",
+    gst::Caps::new_any()
+);
 
 #[glib::object_subclass]
 impl ObjectSubclass for UdpSrc {
@@ -214,39 +221,6 @@ impl ObjectImpl for UdpSrc {
             .add_pad(&self.source.pad)
             .expect("the element has no pad yet");
         element.set_element_flags(gst::ElementFlags::SOURCE);
-    }
-}
-
-impl GstObjectImpl for UdpSrc {}
-
-impl ElementImpl for UdpSrc {
-    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
-        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
-            gst::subclass::ElementMetadata::new(
-                "Creel UDP source",
-                "Source/Network",
-                "Receives datagrams in batches, on the threads of a context",
-                crate::AUTHOR,
-            )
-        });
-        Some(&METADATA)
-    }
-
-    fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<[gst::PadTemplate; 1]> =
-            LazyLock::new(|| [crate::src_template(&gst::Caps::new_any())]);
-        &*TEMPLATES
-    }
-
-    fn change_state(
-        &self,
-        transition: gst::StateChange,
-    ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
-        source::change_state(self, transition)
-    }
-
-    fn send_event(&self, event: gst::Event) -> bool {
-        source::send_event(self, event)
     }
 }
 

@@ -7,7 +7,8 @@ mod common;
 
 use common::{Pipeline, init};
 use gst::prelude::*;
-use std::net::UdpSocket;
+use std::io::Write;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -49,6 +50,16 @@ const PIPELINES: &[&str] = &[
      ! fakesink name=sink sync=false async=false t. ! creel-queue context=a ! creel-udpsink sync=true clients=127.0.0.1:9",
     "audiotestsrc samplesperbuffer=8 ! creel-queue context=a max-size-buffers=2 ! creel-clocksync \
      ! creel-queue context=a max-size-buffers=1 ! fakesink name=sink sync=false async=false",
+    "creel-audiotestsrc samples-per-buffer=8 context=a ! creel-proxysink proxy-context=stress",
+    "creel-proxysrc proxy-context=stress context=b max-size-buffers=4 ! tee name=t \
+     ! creel-intersink inter-context=stress t. ! creel-queue context=b ! fakesink name=sink sync=false async=false",
+    "creel-intersrc inter-context=stress context=a max-size-buffers=2 ! creel-blocking-adapter \
+     ! fakesink name=sink async=false",
+    "creel-input-selector name=s ! creel-queue context=b ! fakesink name=sink sync=false async=false \
+     creel-intersrc inter-context=stress context=b ! s. \
+     creel-audiotestsrc is-live=false samples-per-buffer=8 context=a ! creel-clocksync ! s. \
+     creel-appsrc name=app context=b ! s.",
+    "creel-tcpclientsrc name=tcp context=a ! fakesink name=sink sync=false async=false",
 ];
 
 const STATES: [gst::State; 4] = [
@@ -60,7 +71,7 @@ const STATES: [gst::State; 4] = [
 
 /// Makes one random change from the calling thread.
 fn change(random: &mut Random, pipeline: &gst::Pipeline) {
-    match random.below(10) {
+    match random.below(11) {
         0..5 => {
             let _ = pipeline.set_state(*random.pick(&STATES));
         }
@@ -87,6 +98,17 @@ fn change(random: &mut Random, pipeline: &gst::Pipeline) {
             let _ = pipeline.query(&mut query);
             let _ = pipeline.query_position::<gst::ClockTime>();
         }
+        9 => {
+            if let Some(app) = pipeline.by_name("app") {
+                for _ in 0..random.below(20) {
+                    app.emit_by_name::<bool>("push-buffer", &[&gst::Buffer::from_slice([0])]);
+                }
+            }
+            if let Some(selector) = pipeline.by_name("s") {
+                let pads = selector.sink_pads();
+                selector.set_property("active-pad", random.pick(&pads));
+            }
+        }
         _ => std::thread::sleep(Duration::from_micros(random.next() % 3_000)),
     }
 }
@@ -102,7 +124,10 @@ fn run(seed: u64, changes: u64) {
         let next = pipelines[(i + 1) % pipelines.len()].bin().downgrade();
         let random = Mutex::new(Random(seed ^ i as u64));
         let busy = AtomicBool::new(false);
-        let pad = pipeline.get("sink").static_pad("sink").unwrap();
+        let Some(sink) = pipeline.bin().by_name("sink") else {
+            continue;
+        };
+        let pad = sink.static_pad("sink").unwrap();
         pad.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
             let mut random = random.lock().unwrap();
             // Two streaming threads that wait for each other's end would wait for ever, as with
@@ -121,13 +146,27 @@ fn run(seed: u64, changes: u64) {
             gst::PadProbeReturn::Ok
         });
     }
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    server.set_nonblocking(true).unwrap();
+    let tcp_port = i32::from(server.local_addr().unwrap().port());
+    for tcp in pipelines
+        .iter()
+        .filter_map(|pipeline| pipeline.bin().by_name("tcp"))
+    {
+        tcp.set_property("port", tcp_port);
+    }
     let done = Arc::new(AtomicBool::new(false));
     let ports: Arc<Mutex<Vec<i32>>> = Arc::default();
     let sender = std::thread::spawn({
         let (done, ports) = (Arc::clone(&done), Arc::clone(&ports));
         move || {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+            let mut connections = Vec::new();
             while !done.load(Ordering::SeqCst) {
+                if let Ok((connection, _)) = server.accept() {
+                    connections.push(connection);
+                }
+                connections.retain_mut(|connection| connection.write(&[0; 10]).is_ok());
                 for port in ports.lock().unwrap().iter() {
                     let _ = socket.send_to(&[0; 160], ("127.0.0.1", *port as u16));
                 }
@@ -223,7 +262,7 @@ fn a_streaming_thread_changes_the_state_of_others_on_its_own_thread() {
     let changes = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = Arc::clone(&changes);
     first.on_buffer("sink", move |_, _| {
-        let other = other.upgrade().unwrap();
+        let Some(other) = other.upgrade() else { return };
         for state in [
             gst::State::Playing,
             gst::State::Ready,

@@ -17,6 +17,7 @@ mod fifo;
 mod gate;
 mod hub;
 mod queue;
+mod rtpdtmfsrc;
 mod selector;
 mod settings;
 mod socket;
@@ -138,6 +139,10 @@ fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
         ("creel-proxysink", bridge::ProxySinkElement::static_type()),
         ("creel-proxysrc", bridge::ProxySrcElement::static_type()),
         ("creel-queue", queue::QueueElement::static_type()),
+        (
+            "creel-rtpdtmfsrc",
+            rtpdtmfsrc::RtpDtmfSrcElement::static_type(),
+        ),
         (
             "creel-tcpclientsrc",
             tcpclientsrc::TcpClientSrcElement::static_type(),

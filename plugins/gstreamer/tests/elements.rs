@@ -301,3 +301,66 @@ fn an_element_that_blocks_does_not_hold_up_its_context() {
     let stats = blocked.get("adapter").property::<gst::Structure>("stats");
     assert!(stats.get::<u64>("blocked").unwrap() >= 1);
 }
+
+#[test]
+fn a_long_key_press_is_sent_in_segments() {
+    // At this clock rate, 16 bits hold 341 ms.
+    let pipeline = Pipeline::parse(&format!(
+        "creel-rtpdtmfsrc name=src clock-rate=192000 pt=101 ssrc=7 seqnum-offset=65534 packet-redundancy=3 ! {SINK}"
+    ));
+    let got = collect(&pipeline, bytes);
+    pipeline.set_state(gst::State::Playing);
+    let key = |start: bool| {
+        let event = gst::Structure::builder("dtmf-event")
+            .field("type", 1)
+            .field("number", 5)
+            .field("volume", 10)
+            .field("start", start);
+        let event = gst::event::CustomUpstream::new(event.build());
+        assert!(pipeline.get("src").send_event(event));
+    };
+    key(true);
+    wait_for(|| got.lock().unwrap().len() >= 15);
+    key(false);
+    let is_end = |packet: &Vec<u8>| packet[13] & 0x80 != 0;
+    wait_for(|| {
+        got.lock()
+            .unwrap()
+            .iter()
+            .filter(|packet| is_end(packet))
+            .count()
+            == 3
+    });
+    let got = got.lock().unwrap();
+    let of = |packet: &Vec<u8>| {
+        let timestamp = u32::from_be_bytes(packet[4..8].try_into().unwrap());
+        (
+            timestamp,
+            u32::from(u16::from_be_bytes(packet[14..16].try_into().unwrap())),
+        )
+    };
+    let mut covered = of(&got[0]).0;
+    for (n, packet) in got.iter().enumerate() {
+        assert_eq!(packet.len(), 16);
+        assert_eq!(packet[1] & 0x7f, 101);
+        assert_eq!(
+            packet[1] & 0x80 != 0,
+            n < 3,
+            "the marker is on the first packet"
+        );
+        let seqnum = u16::from_be_bytes(packet[2..4].try_into().unwrap());
+        assert_eq!(seqnum, 65_534_u16.wrapping_add(n as u16));
+        assert_eq!(packet[8..12], 7_u32.to_be_bytes());
+        assert_eq!((packet[12], packet[13] & 0x3f), (5, 10));
+        assert_eq!(is_end(packet), n >= got.len() - 3);
+        // Each packet covers 40 ms more, also over the border of a segment.
+        let (timestamp, duration) = of(packet);
+        if !(1..3).contains(&n) && n < got.len() - 2 {
+            covered = covered.wrapping_add(7_680);
+        }
+        assert_eq!(timestamp.wrapping_add(duration), covered, "packet {n}");
+    }
+    let mut timestamps: Vec<u32> = got.iter().map(|packet| of(packet).0).collect();
+    timestamps.dedup();
+    assert!(timestamps.len() >= 2, "there are several segments");
+}

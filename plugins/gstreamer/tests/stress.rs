@@ -58,7 +58,7 @@ const PIPELINES: &[&str] = &[
     "creel-input-selector name=s ! creel-queue context=b ! fakesink name=sink sync=false async=false \
      creel-intersrc inter-context=stress context=b ! s. \
      creel-audiotestsrc is-live=false samples-per-buffer=8 context=a ! creel-clocksync ! s. \
-     creel-appsrc name=app context=b ! s.",
+     creel-appsrc name=app context=b caps=audio/x-raw ! s.",
     "creel-tcpclientsrc name=tcp context=a ! fakesink name=sink sync=false async=false",
 ];
 

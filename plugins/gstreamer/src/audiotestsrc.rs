@@ -40,9 +40,9 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             .build(),
         glib::ParamSpecDouble::builder("volume")
             .nick("Volume")
-            .blurb("Amplitude of the tone, from 0 to 1")
+            .blurb("Amplitude of the tone. Above 1, samples are clipped")
             .minimum(0.0)
-            .maximum(1.0)
+            .maximum(10.0)
             .default_value(0.8)
             .mutable_playing()
             .build(),

@@ -6,8 +6,14 @@ use gst::subclass::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
-static PROPERTIES: LazyLock<[glib::ParamSpec; 2]> = LazyLock::new(|| {
-    [
+use crate::context;
+use crate::settings::Settings;
+
+/// The element runs on the threads of its streams. It has the properties of a context so that a
+/// pipeline of threadshare's element stays valid.
+static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+    let mut all = context::properties();
+    all.extend([
         glib::ParamSpecObject::builder::<gst::Pad>("active-pad")
             .nick("Active Pad")
             .blurb(
@@ -16,7 +22,8 @@ static PROPERTIES: LazyLock<[glib::ParamSpec; 2]> = LazyLock::new(|| {
             .mutable_playing()
             .build(),
         crate::stats_property(),
-    ]
+    ]);
+    all
 });
 
 #[derive(Default)]
@@ -27,6 +34,7 @@ struct Active {
 }
 
 pub struct InputSelector {
+    settings: Settings,
     src: gst::Pad,
     active: Mutex<Active>,
     next: AtomicU32,
@@ -68,6 +76,7 @@ impl ObjectSubclass for InputSelector {
             .flags(gst::PadFlags::PROXY_CAPS)
             .build();
         Self {
+            settings: Settings::new(&PROPERTIES),
             src,
             active: Mutex::default(),
             next: AtomicU32::new(0),
@@ -79,19 +88,22 @@ impl ObjectSubclass for InputSelector {
 
 impl ObjectImpl for InputSelector {
     fn properties() -> &'static [glib::ParamSpec] {
-        &*PROPERTIES
+        &PROPERTIES
     }
 
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
         if spec.name() == "active-pad" {
             let pad = value.get::<Option<gst::Pad>>().expect("the type is a pad");
             self.select(pad.as_ref());
+        } else {
+            self.settings.set(spec, value);
         }
     }
 
     fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
         match spec.name() {
             "active-pad" => self.active_pad().to_value(),
+            name if name != "stats" => self.settings.value(name),
             _ => gst::Structure::builder("creel-input-selector")
                 .field("dropped", self.dropped.load(Ordering::Relaxed))
                 .field("switches", self.switches.load(Ordering::Relaxed))

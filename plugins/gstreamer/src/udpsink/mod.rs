@@ -4,26 +4,27 @@
 //! is full, the stream that brought the buffer waits. If a receiver cannot be reached, its datagram
 //! is counted, and the others are sent.
 
-use creel::net::{Outgoing, UdpSocket};
+mod properties;
+mod sending;
+
+use creel::net::UdpSocket;
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use socket2::SockRef;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
-use std::time::Duration;
 
-use crate::context::{self, Context};
+use crate::context::Context;
 use crate::fifo::Item;
 use crate::gate::{self, Gate, Gated};
 use crate::settings::Settings;
 use crate::socket;
-use crate::stream::{defer, in_step};
+use properties::PROPERTIES;
+use sending::{Sending, parse_clients};
 
 static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -32,138 +33,6 @@ static CAT: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
         Some("Creel UDP sink"),
     )
 });
-
-/// How long a thread that belongs to no context sleeps while the socket's buffer is full.
-const RETRY_AFTER: Duration = Duration::from_micros(500);
-
-static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
-    let string = |name: &str, blurb: &str, default: Option<&str>| {
-        glib::ParamSpecString::builder(name)
-            .nick(name)
-            .blurb(blurb)
-            .default_value(default)
-            .mutable_ready()
-            .build()
-    };
-    let int = |name: &str, blurb: &str, min, max, default| {
-        glib::ParamSpecInt::builder(name)
-            .nick(name)
-            .blurb(blurb)
-            .minimum(min)
-            .maximum(max)
-            .default_value(default)
-            .mutable_ready()
-            .build()
-    };
-    let boolean = |name: &str, blurb: &str, default| {
-        glib::ParamSpecBoolean::builder(name)
-            .nick(name)
-            .blurb(blurb)
-            .default_value(default)
-            .mutable_ready()
-            .build()
-    };
-    let socket = |name: &str, blurb: &str| {
-        let builder = glib::ParamSpecObject::builder::<gio::Socket>(name)
-            .nick(name)
-            .blurb(blurb);
-        match name.starts_with("used") {
-            true => builder.read_only().build(),
-            false => builder.mutable_ready().build(),
-        }
-    };
-    let mut all = context::properties();
-    all.extend([
-        boolean(
-            "sync",
-            "Whether to send each buffer at its time by the pipeline's clock",
-            true,
-        ),
-        string(
-            "bind-address",
-            "Address to send from, with IPv4",
-            Some("0.0.0.0"),
-        ),
-        int(
-            "bind-port",
-            "Port to send from, with IPv4. 0 lets the system choose one",
-            0,
-            65_535,
-            0,
-        ),
-        string(
-            "bind-address-v6",
-            "Address to send from, with IPv6",
-            Some("::"),
-        ),
-        int(
-            "bind-port-v6",
-            "Port to send from, with IPv6. 0 lets the system choose one",
-            0,
-            65_535,
-            0,
-        ),
-        socket("socket", "Socket to use for IPv4 instead of a new one"),
-        socket(
-            "used-socket",
-            "A duplicate of the socket that is in use for IPv4",
-        ),
-        socket("socket-v6", "Socket to use for IPv6 instead of a new one"),
-        socket(
-            "used-socket-v6",
-            "A duplicate of the socket that is in use for IPv6",
-        ),
-        boolean(
-            "auto-multicast",
-            "Whether to join the multicast groups among the clients",
-            true,
-        ),
-        string(
-            "multicast-iface",
-            "Interface through which multicast datagrams are sent: its name or its address",
-            None,
-        ),
-        boolean(
-            "loop",
-            "Whether multicast datagrams also reach this machine",
-            true,
-        ),
-        int(
-            "ttl",
-            "Time to live of datagrams to one receiver",
-            0,
-            255,
-            64,
-        ),
-        int("ttl-mc", "Time to live of multicast datagrams", 0, 255, 1),
-        int(
-            "qos-dscp",
-            "Differentiated services code point of the datagrams. -1 leaves the system's default",
-            -1,
-            63,
-            -1,
-        ),
-        glib::ParamSpecString::builder("clients")
-            .nick("Clients")
-            .blurb("Receivers as a list HOST:PORT,HOST:PORT. IPv6 addresses are in brackets")
-            .default_value(Some(""))
-            .mutable_playing()
-            .build(),
-        crate::stats_property(),
-    ]);
-    all
-});
-
-/// The sockets and the receivers.
-#[derive(Default)]
-struct Sending {
-    clients: Vec<SocketAddr>,
-    v4: Option<Arc<UdpSocket>>,
-    v6: Option<Arc<UdpSocket>>,
-    /// What has not been sent yet, for each socket.
-    out_v4: Outgoing,
-    out_v6: Outgoing,
-}
 
 #[derive(Default)]
 struct Counters {
@@ -521,11 +390,14 @@ impl UdpSink {
             None => {
                 let address = socket::resolve(&settings.string(&format!("bind-address{suffix}")))?;
                 let port = settings.get::<i32>(&format!("bind-port{suffix}")) as u16;
-                socket::bind(SocketAddr::new(address, port), false)?
+                socket::bind(
+                    SocketAddr::new(address, port),
+                    port > 0 && settings.get("reuse"),
+                )?
             }
         };
         let options = SockRef::from(&socket);
-        let ttl = |name| settings.get::<i32>(name) as u32;
+        let ttl = |name| settings.get::<u32>(name);
         let dscp = settings.get::<i32>("qos-dscp");
         if v6 {
             options.set_unicast_hops_v6(ttl("ttl").max(1))?;
@@ -547,232 +419,4 @@ impl UdpSink {
         socket::send_through(&socket, v6, &settings.string("multicast-iface"))?;
         UdpSocket::from_std(socket)
     }
-
-    fn add(&self, host: &str, port: i32) {
-        if let Some(client) = client(self, host, port) {
-            let mut sending = lock(&self.sending);
-            if !sending.clients.contains(&client) {
-                sending.clients.push(client);
-                self.membership(&sending, client, true);
-            }
-        }
-    }
-
-    fn remove(&self, host: &str, port: i32) {
-        if let Some(client) = client(self, host, port) {
-            let mut sending = lock(&self.sending);
-            if let Some(at) = sending.clients.iter().position(|known| *known == client) {
-                sending.clients.remove(at);
-                self.membership(&sending, client, false);
-            }
-        }
-    }
-
-    fn set_clients(&self, clients: Vec<SocketAddr>) {
-        let mut sending = lock(&self.sending);
-        let before = std::mem::take(&mut sending.clients);
-        for client in before.iter().filter(|client| !clients.contains(client)) {
-            self.membership(&sending, *client, false);
-        }
-        for client in clients.iter().filter(|client| !before.contains(client)) {
-            self.membership(&sending, *client, true);
-        }
-        sending.clients = clients;
-    }
-
-    /// Joins or leaves the group of a client, if it is one.
-    fn membership(&self, sending: &Sending, client: SocketAddr, join: bool) {
-        let socket = if client.is_ipv4() {
-            &sending.v4
-        } else {
-            &sending.v6
-        };
-        let (true, Some(socket)) = (client.ip().is_multicast(), socket) else {
-            return;
-        };
-        if !self.settings.get::<bool>("auto-multicast") {
-            return;
-        }
-        let interfaces = self.settings.string("multicast-iface");
-        let done = match join {
-            true => socket::join(socket.as_std(), client.ip(), None, &interfaces),
-            false => socket::leave(socket.as_std(), client.ip(), &interfaces),
-        };
-        if let Err(error) = done {
-            gst::warning!(
-                CAT,
-                imp = self,
-                "cannot change the membership of {client}: {error}"
-            );
-        }
-    }
-
-    /// Sends buffers to all clients.
-    fn send<'a>(
-        &self,
-        buffers: impl IntoIterator<Item = &'a gst::BufferRef>,
-    ) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let mut guard = lock(&self.sending);
-        let sending = &mut *guard;
-        let (mut count, mut bytes) = (0, 0);
-        for buffer in buffers {
-            let map = buffer.map_readable().map_err(|_| gst::FlowError::Error)?;
-            let clients = |v4| {
-                sending
-                    .clients
-                    .iter()
-                    .filter(move |c| c.is_ipv4() == v4)
-                    .copied()
-            };
-            sending.out_v4.push_to_many(&map, clients(true));
-            sending.out_v6.push_to_many(&map, clients(false));
-            count += 1;
-            bytes += map.len() as u64;
-        }
-        self.counters.buffers.fetch_add(count, Ordering::Relaxed);
-        self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.flush(sending);
-        if sending.is_done() {
-            return Ok(gst::FlowSuccess::Ok);
-        }
-        drop(guard);
-        if in_step() {
-            self.defer_rest();
-        } else {
-            self.block_for_rest()?;
-        }
-        Ok(gst::FlowSuccess::Ok)
-    }
-
-    /// Sends as much as the sockets take.
-    fn flush(&self, sending: &mut Sending) {
-        for (socket, out) in [
-            (&sending.v4, &mut sending.out_v4),
-            (&sending.v6, &mut sending.out_v6),
-        ] {
-            let Some(socket) = socket else {
-                self.counters
-                    .failed
-                    .fetch_add(out.len() as u64, Ordering::Relaxed);
-                out.clear();
-                continue;
-            };
-            if out.is_empty() {
-                out.clear();
-                continue;
-            }
-            let sent = socket.try_send_batch(out);
-            self.counters
-                .datagrams
-                .fetch_add(sent.sent as u64, Ordering::Relaxed);
-            if sent.failed > 0 {
-                self.counters
-                    .failed
-                    .fetch_add(sent.failed as u64, Ordering::Relaxed);
-                gst::debug!(
-                    CAT,
-                    imp = self,
-                    "cannot send {} datagrams: {:?}",
-                    sent.failed,
-                    sent.error
-                );
-            }
-        }
-    }
-
-    /// Makes the stream wait until the rest has been sent.
-    fn defer_rest(&self) {
-        let weak = self.obj().downgrade();
-        let mut writable: Option<Pin<Box<dyn Future<Output = io::Result<()>> + Send>>> = None;
-        defer(Box::new(move |cx| {
-            let Some(element) = weak.upgrade() else {
-                return Poll::Ready(());
-            };
-            let sink = element.imp();
-            loop {
-                if let Some(waiting) = &mut writable {
-                    let _ = std::task::ready!(waiting.as_mut().poll(cx));
-                    writable = None;
-                }
-                let mut sending = lock(&sink.sending);
-                if sink.closed.load(Ordering::SeqCst) {
-                    sending.out_v4.clear();
-                    sending.out_v6.clear();
-                }
-                sink.flush(&mut sending);
-                let socket = match (sending.out_v4.is_empty(), sending.out_v6.is_empty()) {
-                    (true, true) => return Poll::Ready(()),
-                    (false, _) => sending.v4.clone(),
-                    (true, false) => sending.v6.clone(),
-                };
-                let Some(socket) = socket else {
-                    return Poll::Ready(());
-                };
-                writable = Some(Box::pin(async move { socket.writable().await }));
-            }
-        }));
-    }
-
-    /// Blocks until the rest has been sent.
-    fn block_for_rest(&self) -> Result<(), gst::FlowError> {
-        loop {
-            std::thread::sleep(RETRY_AFTER);
-            let mut sending = lock(&self.sending);
-            if self.closed.load(Ordering::SeqCst) {
-                sending.out_v4.clear();
-                sending.out_v6.clear();
-                return Err(gst::FlowError::Flushing);
-            }
-            self.flush(&mut sending);
-            if sending.is_done() {
-                return Ok(());
-            }
-        }
-    }
-}
-
-impl Sending {
-    fn is_done(&self) -> bool {
-        self.out_v4.is_empty() && self.out_v6.is_empty()
-    }
-}
-
-/// Returns the address of a receiver, or logs why there is none.
-fn client(sink: &UdpSink, host: &str, port: i32) -> Option<SocketAddr> {
-    let port = u16::try_from(port).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
-    let address: io::Result<(IpAddr, u16)> =
-        port.and_then(|port| Ok((socket::resolve(host)?, port)));
-    match address {
-        Ok((ip, port)) => Some(SocketAddr::new(ip, port)),
-        Err(error) => {
-            gst::error!(CAT, imp = sink, "cannot use the client {host}: {error}");
-            None
-        }
-    }
-}
-
-/// Parses a list of receivers.
-fn parse_clients(sink: &UdpSink, list: &str) -> Vec<SocketAddr> {
-    let parts = list
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty());
-    let of = |part: &str| {
-        if let Ok(address) = part.parse() {
-            return Some(address);
-        }
-        let (host, port) = part.rsplit_once(':').unwrap_or((part, ""));
-        match port.parse() {
-            Ok(port) => client(sink, host, port),
-            Err(_) => {
-                gst::error!(
-                    CAT,
-                    imp = sink,
-                    "cannot use the client {part}: expected HOST:PORT"
-                );
-                None
-            }
-        }
-    };
-    parts.filter_map(of).collect()
 }

@@ -8,7 +8,7 @@ use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fifo::{Fifo, Item, Leaky};
@@ -37,6 +37,9 @@ pub struct BlockingAdapter {
     src: gst::Pad,
     fifo: Arc<Fifo>,
     counters: Arc<Counters>,
+    /// Whether the source pad is active. A flush that ends later must not start the thread again,
+    /// so that the lock is held while the thread is started.
+    active: Mutex<bool>,
 }
 
 crate::element!(BlockingAdapterElement, BlockingAdapter);
@@ -102,6 +105,7 @@ impl ObjectSubclass for BlockingAdapter {
             sink,
             src,
             counters: Arc::default(),
+            active: Mutex::default(),
         }
     }
 }
@@ -179,7 +183,9 @@ impl BlockingAdapter {
                     }
                 }
                 self.src.push_event(event);
-                self.fifo.open();
+                if self.src.is_active() {
+                    self.fifo.open();
+                }
                 let _ = self.start();
             }
             _ if event.is_serialized() => return self.fifo.push(Item::Event(event)),
@@ -191,6 +197,7 @@ impl BlockingAdapter {
     }
 
     fn activate_src(&self, pad: &gst::Pad, active: bool) -> Result<(), gst::LoggableError> {
+        *self.active.lock().unwrap_or_else(PoisonError::into_inner) = active;
         if active {
             self.fifo.open();
             return self.start();
@@ -202,13 +209,18 @@ impl BlockingAdapter {
         Ok(())
     }
 
-    /// Starts the thread that pushes.
+    /// Starts the thread that pushes, if the source pad is active.
     fn start(&self) -> Result<(), gst::LoggableError> {
+        let active = self.active.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*active {
+            return Ok(());
+        }
         let (fifo, counters) = (Arc::clone(&self.fifo), Arc::clone(&self.counters));
         let pad = self.src.downgrade();
         let started = self.src.start_task(move || {
+            let item = fifo.pop_blocking();
             let Some(pad) = pad.upgrade() else { return };
-            let Some(item) = fifo.pop_blocking() else {
+            let Some(item) = item else {
                 let _ = pad.pause_task();
                 return;
             };

@@ -55,8 +55,8 @@ guide:
 
 # Run the model checkers of the runtime: loom, then shuttle with 100 seeds for each model.
 models:
-    RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom cargo test --release -p creel --lib model
-    RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=target/shuttle CREEL_MODEL_SEEDS=100 cargo test -p creel --lib models
+    cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib model
+    CREEL_MODEL_SEEDS=100 cargo test --manifest-path crates/models/Cargo.toml --features shuttle --lib models
 
 # Compare the chips with the reference, write for write (needs a C++ compiler).
 oracle:

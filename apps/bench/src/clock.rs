@@ -16,6 +16,7 @@ pub const DISTURBED_SHARE: f64 = 0.05;
 
 /// The parts of the machine's CPU time that disturbed a run, from 0 to 1.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Disturbance {
     /// The part that other processes used.
     pub others: f64,

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// The machine and the build. A field is "not told" if the system does not report it, because
 /// docs/schema.md promises this value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Host {
     /// The date of the run in UTC.
     pub date: String,
@@ -46,6 +47,7 @@ pub struct Host {
 
 /// The soft limits of a process, as the system prints them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Limits {
     /// The number of open files.
     pub files: String,

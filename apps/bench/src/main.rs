@@ -191,3 +191,23 @@ fn main() -> ExitCode {
     cli.common.apply();
     conclude("creel-bench", run::run(&cli))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use creel_console::documented;
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/benchmarks.md"],
+                // Of cargo, and of `creel run`.
+                foreign: &["--features", "--gc"],
+            },
+        );
+    }
+}

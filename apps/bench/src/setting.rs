@@ -18,6 +18,7 @@ use crate::sweep::Values;
     serde::Serialize,
     serde::Deserialize,
 )]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
     /// Start nothing else

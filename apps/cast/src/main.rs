@@ -71,6 +71,7 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
     use clap::error::ErrorKind;
+    use creel_console::documented;
 
     #[test]
     fn groups_is_an_alias_of_contexts() {
@@ -156,5 +157,17 @@ mod tests {
             }
             assert!(parse(&format!("{command} --framing wav")).is_err());
         }
+    }
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/guide/src/cast.md", "apps/cast/README.md"],
+                foreign: &[],
+            },
+        );
     }
 }

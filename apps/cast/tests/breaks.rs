@@ -29,7 +29,7 @@ fn packets() -> Vec<(Duration, Packet)> {
     (0..300).map(packet).collect()
 }
 
-/// Returns the number of packets in a recording that are there as a whole, in their order.
+/// Returns the number of packets that a recording contains completely and in order.
 fn recorded(folder: &Folder, name: &str) -> usize {
     let sound = Sound::read(&folder.0.join(name)).unwrap();
     let numbers: Vec<i16> = sound
@@ -64,7 +64,7 @@ fn a_timestamp_that_jumps_back_or_forward_does_not_damage_the_recording() {
 }
 
 #[test]
-fn silence_lost_packets_and_delays_are_no_jumps() {
+fn silence_lost_packets_and_delays_are_not_jumps() {
     let folder = Folder::new("no-jump");
     let mut packets = packets();
     // The sender is silent for three seconds, and its timestamps go on.

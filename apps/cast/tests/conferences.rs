@@ -1,11 +1,12 @@
 //! Rooms: each leg receives the sum of all others, without itself.
 
 mod ports;
+mod running;
 
-use creel_cast::rooms::{self, LegReport, Plan};
+use creel_cast::rooms::{self, Plan};
 use ports::free_ports;
+use running::run_rooms_while;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -38,24 +39,6 @@ fn packet(n: u32, voice: u8, ssrc: u32) -> Vec<u8> {
     bytes.extend(ssrc.to_be_bytes());
     bytes.extend([voice; 160]);
     bytes
-}
-
-/// Runs rooms while `talk` runs.
-fn run_rooms_while(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| {
-            rooms::run(plan, &|| over.load(Ordering::Relaxed))
-                .unwrap()
-                .1
-        });
-        // The rooms end even if `talk` panics.
-        let talked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(talk));
-        over.store(true, Ordering::Relaxed);
-        let reports = running.join().unwrap();
-        talked.unwrap();
-        reports
-    })
 }
 
 #[test]

@@ -79,6 +79,38 @@ fn an_interrupted_run_prints_its_figures_and_exits_with_130() {
     }
 }
 
+/// Waits until a program handles SIGTERM.
+fn wait_for_handler(child: &Child) {
+    let status = format!("/proc/{}/status", child.id());
+    let begin = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let mask = text.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+        if mask.is_some_and(|mask| mask >> 14 & 1 == 1) {
+            return;
+        }
+        assert!(
+            begin.elapsed() < 60_000 * MS,
+            "the program installs no handler"
+        );
+        std::thread::sleep(MS);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_terminated_evaluation_exits_with_143() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let mut command = creel_cast("evaluate --streams 10 --runs 1000");
+        let child = command.spawn().unwrap();
+        wait_for_handler(&child);
+        kill(&child, signal);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{}", stderr_of(&output));
+    }
+}
+
 #[test]
 fn json_documents_have_the_fields_of_the_schema() {
     for (program, fields) in [

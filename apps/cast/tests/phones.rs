@@ -1,12 +1,13 @@
 //! Rooms with telephones that change their codec, press keys, fall silent, hang up, or misbehave.
 
 mod ports;
+mod running;
 
-use creel_cast::rooms::{self, LegReport, Plan};
+use creel_cast::rooms::Plan;
 use creel_cast::{Formats, Rtcp};
 use ports::free_ports;
+use running::run_rooms_while;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
@@ -98,23 +99,6 @@ impl Phone {
 /// The voice of a telephone in both codecs, which is a constant.
 const VOICE: [u8; 160] = [0x9a; 160];
 
-/// Runs a room while `talk` runs.
-fn run(plan: &Plan, talk: impl FnOnce()) -> Vec<LegReport> {
-    let over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| {
-            rooms::run(plan, &|| over.load(Ordering::Relaxed))
-                .unwrap()
-                .1
-        });
-        let talked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(talk));
-        over.store(true, Ordering::Relaxed);
-        let reports = running.join().unwrap();
-        talked.unwrap();
-        reports
-    })
-}
-
 fn plan(on: SocketAddr) -> Plan {
     Plan {
         wait: MS,
@@ -147,7 +131,7 @@ fn connect(a: &mut Phone, b: &mut Phone) {
 #[test]
 fn a_codec_may_change_during_the_call() {
     let plan = plan(free_ports(1));
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
         connect(&mut a, &mut b);
         b.heard.clear();
@@ -165,7 +149,7 @@ fn a_codec_may_change_during_the_call() {
 #[test]
 fn a_telephone_that_is_alone_receives_silence() {
     let plan = plan(free_ports(1));
-    run(&plan, || {
+    run_rooms_while(&plan, || {
         let mut a = Phone::new(plan.on, 1);
         until("the silence", || {
             a.send(PCMA, &VOICE);
@@ -183,7 +167,7 @@ fn a_telephone_that_is_alone_receives_silence() {
 #[test]
 fn keys_and_comfort_noise_may_come_before_the_voice() {
     let plan = plan(free_ports(1));
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let mut a = Phone::new(plan.on, 1);
         let mut n = 0;
         until("the key", || {
@@ -210,7 +194,7 @@ fn comfort_noise_keeps_the_leg_and_is_heard() {
         silence: 400 * MS,
         ..plan(free_ports(1))
     };
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
         connect(&mut a, &mut b);
         let mut n = 0;
@@ -231,7 +215,7 @@ fn comfort_noise_keeps_the_leg_and_is_heard() {
 #[test]
 fn strangers_cannot_end_a_call() {
     let plan = plan(free_ports(1));
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
         connect(&mut a, &mut b);
         let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -262,7 +246,7 @@ fn strangers_cannot_end_a_call() {
 #[test]
 fn a_new_stream_of_the_same_telephone_continues_its_leg() {
     let plan = plan(free_ports(1));
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
         connect(&mut a, &mut b);
         (a.ssrc, a.sequence, a.timestamp) = (3, 5_000, 77);
@@ -287,7 +271,7 @@ fn reports_are_exchanged_and_a_bye_on_the_next_port_ends_the_call() {
             silence: 600_000 * MS,
             ..plan(free_ports(2))
         };
-        run(&plan, || {
+        run_rooms_while(&plan, || {
             let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
             connect(&mut a, &mut b);
             until("the first report", || {
@@ -317,7 +301,7 @@ fn a_telephone_that_dies_leaves_and_the_others_go_on() {
         silence: 300 * MS,
         ..plan(free_ports(1))
     };
-    let reports = run(&plan, || {
+    let reports = run_rooms_while(&plan, || {
         let mut phones: Vec<Phone> = (1..=5).map(|ssrc| Phone::new(plan.on, ssrc)).collect();
         until("the conference", || {
             phones.iter_mut().for_each(|phone| phone.send(PCMU, &VOICE));

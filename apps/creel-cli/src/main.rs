@@ -69,9 +69,34 @@ fn run(cli: &Cli) -> Result<Exit> {
     let verbose = cli.verbose.verbose;
     match &cli.verb {
         Verb::Topo(args) => topo::run(args, &cli.common, verbose),
-        Verb::Advise(args) => advise::advise(args, &cli.common),
+        Verb::Advise(args) => advise::advise(args, &cli.common, verbose),
         Verb::Run(args) => run::run(args, &cli.common, verbose),
         Verb::Measure(args) => measure::measure(args, &cli.common, verbose),
         Verb::Top(args) => top::top(args, &cli.common, verbose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use creel_console::documented;
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/guide/src/measuring.md", "docs/measuring.md"],
+                // Of hyperfine, and of programs that use Creel.
+                foreign: &[
+                    "--export-csv",
+                    "--export-json",
+                    "--export-markdown",
+                    "--observe",
+                ],
+            },
+        );
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
-use creel_topology::Rounding;
+use creel_topology::{Budget, Rounding};
 
 /// The values of `--rounding`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -43,6 +43,15 @@ pub fn bytes(text: &str) -> Result<u64> {
         bail!("the size must be between one byte and one exabyte");
     }
     Ok(bytes as u64)
+}
+
+/// Returns every limit on the number of workers, a line each.
+pub fn limits(budget: &Budget) -> String {
+    let mut text = format!("usable workers are bound by {}\n", budget.bound_by());
+    for limit in budget.limits() {
+        text += &format!("  {limit}: workers: {}\n", limit.workers);
+    }
+    text
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ const LISTENS: u32 = 0x1_0000;
 
 /// The answer of a pool. The counts are since its creation.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Pool {
     #[serde(rename = "pool")]
     pub name: String,
@@ -44,6 +45,7 @@ pub struct Pool {
 
 /// The counts of the tasks of a pool.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Tasks {
     pub spawned: u64,
     pub finished: u64,
@@ -54,6 +56,7 @@ pub struct Tasks {
 
 /// The counts of one worker.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Worker {
     pub worker: usize,
     pub state: String,

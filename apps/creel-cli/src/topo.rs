@@ -4,6 +4,7 @@
 mod report;
 mod text;
 
+use std::io::ErrorKind::NotFound;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -122,9 +123,10 @@ fn notes(machine: &Machine) -> impl Iterator<Item = String> {
 }
 
 /// Chooses the exit code: a mistake on the command line is a usage error, and an unreadable machine
-/// is bad data.
+/// is bad data, unless the folder does not exist.
 fn with_exit(error: Error) -> Failure {
-    let exit = match error {
+    let exit = match &error {
+        Error::Unreadable { source, .. } if source.kind() == NotFound => Exit::SomeFailed,
         Error::Syntax { .. } | Error::NotAllowed { .. } => Exit::Usage,
         Error::Unreadable { .. } | Error::NoMachine { .. } => Exit::BadData,
         _ => Exit::SomeFailed,

@@ -1,5 +1,8 @@
 //! Runs `creel measure` and checks its output.
 
+mod program;
+
+use program::{CREEL, creel};
 use serde_json::Value;
 use std::{
     fs,
@@ -7,18 +10,6 @@ use std::{
     process::{Command, Stdio},
 };
 use tempfile::TempDir;
-
-const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-
-fn creel(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(CREEL).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
 
 /// Returns the number of a key in the JSON of a run.
 fn figure(json: &str, key: &str) -> f64 {

@@ -1,21 +1,12 @@
 //! Checks the options of `creel measure` that hyperfine has too: input and output, a shell, a
 //! reference, exit codes and the order of the tables.
 
+mod program;
+
+use program::{CREEL, creel};
 use serde_json::Value;
 use std::{fs, process::Command};
 use tempfile::TempDir;
-
-const CREEL: &str = env!("CARGO_BIN_EXE_creel");
-
-fn creel(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(CREEL).args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
-}
 
 fn json(words: &[&str]) -> Value {
     let all = [&["measure", "--format", "json"], words].concat();
@@ -100,7 +91,7 @@ fn commands_are_sorted_by_time() {
 }
 
 #[test]
-fn metrics_are_read_through_no_link_of_others() {
+fn a_planted_symlink_is_not_followed() {
     // The name of the temporary file must not be guessable.
     let folder = TempDir::new().unwrap();
     let victim = folder.path().join("victim");

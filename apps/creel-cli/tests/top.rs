@@ -2,6 +2,9 @@
 //!
 //! The watched programs end by themselves, even if a test fails.
 
+mod program;
+
+use program::CREEL;
 use pty_process::{Size, blocking};
 use std::{
     fs,
@@ -10,18 +13,11 @@ use std::{
     process::{Child, Command},
 };
 
-const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 /// A command that computes for up to half a minute.
 const BUSY: &str = "exec timeout 30 sh -c 'while :; do :; done'";
 
 fn creel(words: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(CREEL).arg("top").args(words).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (
-        output.status.code(),
-        text(output.stdout),
-        text(output.stderr),
-    )
+    program::creel(&[&["top"], words].concat())
 }
 
 #[test]

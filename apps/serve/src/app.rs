@@ -1,4 +1,4 @@
-//! Answers requests.
+//! Answers the requests of all connections.
 //!
 //! Invariants:
 //!

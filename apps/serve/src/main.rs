@@ -48,6 +48,8 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+    use creel_console::documented;
 
     #[test]
     fn patience_is_an_alias_of_request_timeout() {
@@ -56,5 +58,17 @@ mod tests {
             let parsed = Cli::try_parse_from(words);
             assert!(parsed.is_ok(), "{flag}: {parsed:?}");
         }
+    }
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/guide/src/service.md"],
+                foreign: &[],
+            },
+        );
     }
 }

@@ -48,3 +48,22 @@ fn main() -> ExitCode {
     };
     conclude("creel-traffic", done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use creel_console::documented;
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/guide/src/traffic.md"],
+                foreign: &[],
+            },
+        );
+    }
+}

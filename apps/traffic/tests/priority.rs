@@ -69,7 +69,7 @@ fn hcm(major_per_hour: f64, critical_s: f64, follow_up_s: f64) -> f64 {
 }
 
 #[test]
-fn a_minor_road_has_the_capacity_of_the_highway_capacity_manual() {
+fn minor_road_capacity_matches_the_highway_capacity_manual() {
     for major in [200.0, 600.0, 1000.0, 1200.0, 1400.0] {
         // A short way to the junction is visible only in part, a long one as a whole.
         let network = Arc::new(Network::with_tiles(crossing(), 2).unwrap());

@@ -45,3 +45,29 @@ fn main() -> ExitCode {
     };
     conclude_by_signal("creel-vgm", done)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+    use creel_console::documented;
+
+    #[test]
+    fn the_documents_match_the_command_line() {
+        documented::check(
+            Cli::command(),
+            documented::Documents {
+                manifest: env!("CARGO_MANIFEST_DIR"),
+                own: &["docs/guide/src/music.md", "docs/guide/src/player.md"],
+                // Of other players.
+                foreign: &[
+                    "--loop",
+                    "--fadeout-seconds",
+                    "--vgm-chip-info",
+                    "--render",
+                    "--outdir",
+                ],
+            },
+        );
+    }
+}

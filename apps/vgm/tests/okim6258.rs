@@ -145,7 +145,7 @@ fn song_of_two_rates() -> Song {
 }
 
 #[test]
-fn okim6258_rate_change_loses_no_code() {
+fn okim6258_rate_change_keeps_every_code() {
     let song = song_of_two_rates();
     let played = |block: usize| {
         let mut buffers = Buffers::default();

@@ -94,9 +94,11 @@ pub fn parse<P: Parser>() -> P {
     }
 }
 
-fn with_manuals(command: Command) -> Command {
+pub(crate) fn with_manuals(command: Command) -> Command {
     let shell = clap::Arg::new("shell")
         .required(true)
+        .value_name("SHELL")
+        .help("The shell that reads the script")
         .value_parser(clap::value_parser!(Shell));
     let completions = Command::new("completions")
         .about("Print the completion script for a shell")

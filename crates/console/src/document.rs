@@ -34,6 +34,7 @@ pub const SCHEMA: u32 = 1;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document<B> {
     schema: u32,
     machine: MachineFields,
@@ -56,6 +57,7 @@ impl<B: Serialize> Document<B> {
 
 /// The fields of a machine.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineFields {
     pus: String,
     online: String,
@@ -72,6 +74,7 @@ pub struct MachineFields {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct NodeFields {
     id: usize,
     cpus: String,
@@ -81,6 +84,7 @@ struct NodeFields {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct KindFields {
     rank: usize,
     efficiency: usize,
@@ -133,6 +137,7 @@ fn kinds(machine: &Machine) -> Vec<KindFields> {
 
 /// The fields of a budget.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BudgetFields {
     workers: usize,
     bound_by: String,
@@ -140,6 +145,7 @@ pub struct BudgetFields {
 }
 
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct LimitFields {
     kind: &'static str,
     path: String,

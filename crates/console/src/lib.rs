@@ -28,6 +28,7 @@ pub mod args;
 mod atomic_file;
 pub mod color;
 pub mod document;
+pub mod documented;
 pub mod duration;
 pub mod energy;
 mod exit;

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .nth(1)
         .map_or(Ok(1000), |text| text.parse())?;
     let pool = Pool::builder().workers(1).build()?;
-    // `Rc` and `Cell`: the tasks never leave their thread.
+    // We can use `Rc` and `Cell`, because the tasks never leave their thread.
     let counted = pool
         .run_on(0, || {
             let counter = Rc::new(Cell::new(0_u64));

@@ -3,8 +3,8 @@
 //!
 //!     cargo run --release --example whispers -- [LENGTH] [PASSES] [WORKERS]
 //!
-//! The chain is made anew for each pass. The same program is M:1 with one worker and M:N with more;
-//! it must not get slower by them.
+//! Each pass creates a new chain. The program is M:1 with one worker and M:N with more. More workers
+//! must not make it slower.
 
 use creel::Pool;
 use creel::channel::oneshot::{self, Receiver, Sender};

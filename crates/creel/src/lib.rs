@@ -101,7 +101,7 @@ mod blocking;
 #[cfg(feature = "tasks")]
 pub mod channel;
 pub mod loops;
-#[cfg(all(test, shuttle, not(loom)))]
+#[cfg(all(test, creel_shuttle, not(creel_loom)))]
 mod models;
 #[cfg(feature = "net")]
 pub mod net;

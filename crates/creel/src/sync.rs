@@ -1,10 +1,11 @@
 //! The primitives that the runtime is built on, and the word that threads sleep on.
 //!
 //! All lock-free code of this crate takes its atomics from here, so that the same code runs under
-//! the model checkers. `--cfg loom` uses loom's types for parts of a pool. `--cfg shuttle` uses
-//! shuttle's types for a whole pool, including its threads, thread-locals and clock. Otherwise an
-//! atomic is that of `std`, and a [`WaitWord`] is one futex on Linux, and a mutex with a condition
-//! variable on other systems.
+//! the model checkers. In the repository, `crates/models` compiles this crate with `creel_loom`,
+//! which uses loom's types for parts of a pool, or with `creel_shuttle`, which uses shuttle's types
+//! for a whole pool, including its threads, thread-locals and clock. Otherwise an atomic is that of
+//! `std`, and a [`WaitWord`] is one futex on Linux, and a mutex with a condition variable on other
+//! systems.
 //!
 //! `--cfg creel_pauses` uses the types of `std`, but lets each step pause at random (`pauses.rs`).
 //!
@@ -13,45 +14,45 @@
 //! clock (`model_clock.rs`) is derived from the schedule, so a replay is exactly the same. The
 //! poller and the placement are not modelled, because they belong to the system.
 
-#[cfg(all(not(loom), not(shuttle), not(creel_pauses)))]
+#[cfg(all(not(creel_loom), not(creel_shuttle), not(creel_pauses)))]
 pub(crate) use std::sync::atomic::{
     AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
 };
 
-#[cfg(all(not(loom), not(shuttle), creel_pauses))]
+#[cfg(all(not(creel_loom), not(creel_shuttle), creel_pauses))]
 pub(crate) use pauses::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 
-#[cfg(all(not(loom), not(shuttle)))]
+#[cfg(all(not(creel_loom), not(creel_shuttle)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic::Ordering};
 
-#[cfg(loom)]
+#[cfg(creel_loom)]
 pub(crate) use loom::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(crate) use shuttle::sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(crate) mod model_clock;
 
 pub(crate) mod barrier;
 
-#[cfg(all(not(loom), not(shuttle), creel_pauses))]
+#[cfg(all(not(creel_loom), not(creel_shuttle), creel_pauses))]
 mod pauses;
 
-#[cfg(loom)]
+#[cfg(creel_loom)]
 pub(crate) use loom::cell::UnsafeCell;
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(crate) use model_clock::{Instant, now_ns};
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(crate) use shuttle::{thread, thread_local};
 use std::sync::TryLockError;
-#[cfg(not(all(shuttle, not(loom))))]
+#[cfg(not(all(creel_shuttle, not(creel_loom))))]
 pub(crate) use std::{thread, thread_local, time::Instant};
 pub(crate) use wait_word::WaitWord;
 
@@ -59,23 +60,23 @@ pub(crate) use wait_word::WaitWord;
 ///
 /// The pointer is valid only inside the closure. Each field of this type documents which thread may
 /// access it and when. Under shuttle, a write panics if another access is under way.
-#[cfg(not(loom))]
+#[cfg(not(creel_loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {
     /// The number of readers. A writer counts as `WRITES`.
-    #[cfg(shuttle)]
+    #[cfg(creel_shuttle)]
     busy: std::sync::atomic::AtomicUsize,
     value: std::cell::UnsafeCell<T>,
 }
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 const WRITES: usize = 1 << 32;
 
 /// An access that is under way until this value is dropped.
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 struct Busy<'a>(&'a std::sync::atomic::AtomicUsize, usize);
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 impl<'a> Busy<'a> {
     fn new(busy: &'a std::sync::atomic::AtomicUsize, weight: usize) -> Self {
         let before = busy.fetch_add(weight, Ordering::Relaxed);
@@ -85,18 +86,18 @@ impl<'a> Busy<'a> {
     }
 }
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(creel_loom))]
 impl<T> UnsafeCell<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {
-            #[cfg(shuttle)]
+            #[cfg(creel_shuttle)]
             busy: std::sync::atomic::AtomicUsize::new(0),
             value: std::cell::UnsafeCell::new(value),
         }
@@ -104,14 +105,14 @@ impl<T> UnsafeCell<T> {
 
     #[inline(always)]
     pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        #[cfg(shuttle)]
+        #[cfg(creel_shuttle)]
         let _busy = Busy::new(&self.busy, 1);
         f(self.value.get())
     }
 
     #[inline(always)]
     pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        #[cfg(shuttle)]
+        #[cfg(creel_shuttle)]
         let _busy = Busy::new(&self.busy, WRITES);
         f(self.value.get())
     }
@@ -120,11 +121,11 @@ impl<T> UnsafeCell<T> {
 /// Signals to the processor, or to the model checker, that this thread waits for another one.
 #[inline]
 pub(crate) fn spin_loop() {
-    #[cfg(loom)]
+    #[cfg(creel_loom)]
     loom::thread::yield_now();
-    #[cfg(all(shuttle, not(loom)))]
+    #[cfg(all(creel_shuttle, not(creel_loom)))]
     shuttle::thread::yield_now();
-    #[cfg(all(not(loom), not(shuttle)))]
+    #[cfg(all(not(creel_loom), not(creel_shuttle)))]
     std::hint::spin_loop();
 }
 
@@ -132,7 +133,7 @@ pub(crate) fn spin_loop() {
 /// under loom only, because loom treats these as `AcqRel` and orders only fences.
 #[inline(always)]
 pub(crate) fn loom_fence() {
-    #[cfg(loom)]
+    #[cfg(creel_loom)]
     loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
@@ -165,7 +166,11 @@ pub(crate) fn process_id() -> u32 {
 
 /// The number of checks that a spin makes before it reads the clock. A model checker gains nothing
 /// from more than one.
-pub(crate) const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+pub(crate) const LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
+    1
+} else {
+    64
+};
 
 /// Calls `f` with a thread-local, and returns the result. Returns `None` if the thread is ending
 /// and has already dropped the thread-local.
@@ -184,7 +189,7 @@ pub(crate) fn local<T: 'static, R>(
 #[cfg_attr(creel_pauses, track_caller)]
 #[inline(always)]
 fn pause() {
-    #[cfg(all(not(loom), not(shuttle), creel_pauses))]
+    #[cfg(all(not(creel_loom), not(creel_shuttle), creel_pauses))]
     pauses::pause();
 }
 
@@ -211,17 +216,17 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Ta
 
 /// Returns the nanoseconds since some moment in the past. Under loom it is always 0, because loom
 /// needs every run to be repeatable.
-#[cfg(not(all(shuttle, not(loom))))]
+#[cfg(not(all(creel_shuttle, not(creel_loom))))]
 pub(crate) fn now_ns() -> u64 {
     static BEGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-    if cfg!(loom) {
+    if cfg!(creel_loom) {
         return 0;
     }
     let since = BEGIN.get_or_init(Instant::now).elapsed();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
-#[cfg(all(target_os = "linux", not(loom), not(shuttle), not(miri)))]
+#[cfg(all(target_os = "linux", not(creel_loom), not(creel_shuttle), not(miri)))]
 mod wait_word {
     use super::AtomicU32;
     use rustix::thread::futex::{self, Flags, Timespec};
@@ -262,16 +267,16 @@ mod wait_word {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), loom, shuttle, miri))]
+#[cfg(any(not(target_os = "linux"), creel_loom, creel_shuttle, miri))]
 mod wait_word {
     use super::{AtomicU32, Mutex, Ordering, lock};
     use std::{ops::Deref, time::Duration};
 
-    #[cfg(loom)]
+    #[cfg(creel_loom)]
     use loom::sync::Condvar;
-    #[cfg(all(shuttle, not(loom)))]
+    #[cfg(all(creel_shuttle, not(creel_loom)))]
     use shuttle::sync::Condvar;
-    #[cfg(all(not(loom), not(shuttle)))]
+    #[cfg(all(not(creel_loom), not(creel_shuttle)))]
     use std::sync::Condvar;
 
     /// A 32-bit atomic that a thread can sleep on.
@@ -299,7 +304,7 @@ mod wait_word {
                 return;
             }
             match timeout {
-                #[cfg(all(shuttle, not(loom)))]
+                #[cfg(all(creel_shuttle, not(creel_loom)))]
                 Some(d) if super::model_clock::passes() => {
                     drop(gate);
                     super::model_clock::run_out(d);

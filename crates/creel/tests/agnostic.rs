@@ -3,7 +3,7 @@
 //! Each test passes numbers between tasks on several workers, a thread outside the pool, and the
 //! caller of `block_on`.
 
-#![cfg(not(any(loom, shuttle)))]
+#![cfg(not(any(creel_loom, creel_shuttle)))]
 
 use creel::{Pool, task};
 use futures_util::future::{self, AbortHandle, Abortable, Either, FutureExt};

@@ -202,7 +202,7 @@ fn a_panic_at_every_message_of_an_outbox() {
 }
 
 #[test]
-fn payloads_that_panic_when_they_are_dropped_end_no_worker() {
+fn payloads_that_panic_when_they_are_dropped_do_not_end_a_worker() {
     let pool = pool(2);
     throws(|| pool.scope(|s| (0..6).for_each(|_| s.spawn(|| panic_any(LoudDrop)))));
     throws(|| pool.for_each(0..100, |_| panic_any(LoudDrop)));
@@ -228,7 +228,7 @@ impl Wake for BadWaker {
 }
 
 #[test]
-fn wakers_that_panic_end_no_worker() {
+fn wakers_that_panic_do_not_end_a_worker() {
     let clock = Clock::manual();
     let builder = Pool::builder().workers(1).clock(clock.clone());
     let pool = builder.wait(Wait::Park).build().unwrap();
@@ -378,7 +378,7 @@ fn leaked_handles_and_futures_break_nothing() {
 }
 
 #[test]
-fn every_operation_inside_every_other() {
+fn every_operation_works_inside_every_other() {
     for workers in [1, 2, 4] {
         let pool = Arc::new(pool(workers));
         let inner = Arc::clone(&pool);

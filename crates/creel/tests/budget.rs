@@ -3,7 +3,6 @@
 //! Each test counts operations and not time. The pool has one worker, and another task reads the
 //! count when the worker polls it.
 
-use creel::channel::leaky::{self, Leak};
 use creel::channel::{bounded, oneshot, spsc};
 use creel::net::{Outgoing, Received, TcpListener, TcpStream, UdpSocket};
 use creel::task::{CancellationToken, JoinSet, budgeted, unconstrained};
@@ -79,15 +78,6 @@ gives_way!(a_ring: let (tx, rx) = bounded::channel(1); {
 gives_way!(a_slot: let (mut tx, mut rx) = spsc::channel(); {
     tx.send(1).await.unwrap();
     rx.recv().await.unwrap();
-});
-
-gives_way!(a_leaky_channel_that_is_received_from: let (mut tx, mut rx) = leaky::channel(1, Leak::No); {
-    tx.try_send(1).unwrap();
-    rx.recv().await.unwrap();
-});
-
-gives_way!(a_leaky_channel_that_is_sent_to: let (mut tx, _rx) = leaky::channel(1, Leak::Old); {
-    tx.send(1).await.unwrap();
 });
 
 gives_way!(a_ready_oneshot: (); {

@@ -7,13 +7,12 @@
 mod deadline;
 
 use creel::Pool;
-use creel::net::{Outgoing, Received, SendQueue, TcpListener, TcpStream, UdpSocket, UnixStream};
+use creel::net::{Outgoing, Received, TcpListener, TcpStream, UdpSocket, UnixStream};
 use deadline::bounded;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::{Context, Waker};
 
 /// Runs `future` on a pool of its own.
@@ -118,20 +117,6 @@ fn a_cancelled_batch_can_continue() {
         assert!(left > 0 && left < ALL, "{left}");
         let sent = from.send_batch(&mut outgoing).await;
         assert_eq!((sent.sent, sent.failed), (left, 0));
-        Ok(())
-    });
-}
-
-#[test]
-fn a_queue_without_a_sender_keeps_written_data() {
-    run(async {
-        let (from, to) = (UdpSocket::bind(any())?, UdpSocket::bind(any())?);
-        let queue = SendQueue::new(Arc::new(from), 10);
-        assert!(cancel(queue.run()));
-        queue.push(b"hello", [to.local_addr()?]);
-        queue.close();
-        queue.run().await;
-        assert_eq!(to.recv(&mut [0; 16]).await?, 5);
         Ok(())
     });
 }

@@ -6,7 +6,7 @@
 
 use creel::{
     Outbox, Pool,
-    channel::{bounded, leaky, spsc},
+    channel::{bounded, spsc},
     loops::Tiles,
     net, task, time,
 };
@@ -57,17 +57,6 @@ fn misuse_panics_at_the_callers_line() {
             Box::new(|| task::JoinSet::new().spawn(async {})),
         ),
         ("ring", Box::new(|| drop(bounded::channel::<u8>(0)))),
-        (
-            "leaky",
-            Box::new(|| drop(leaky::channel::<u8>(0, leaky::Leak::Old))),
-        ),
-        (
-            "leaky::poll_send",
-            Box::new(|| {
-                let (mut tx, _rx) = leaky::channel::<u8>(1, leaky::Leak::Old);
-                let _ = tx.poll_send(&mut Context::from_waker(Waker::noop()), &mut None);
-            }),
-        ),
         (
             "slot::poll_send",
             Box::new(|| {
@@ -128,10 +117,12 @@ fn misuse_panics_at_the_callers_line() {
             "set_max_blocking_threads",
             Box::new(|| creel::set_max_blocking_threads(0)),
         ),
+        #[cfg(unix)]
         (
             "signal",
             Box::new(|| drop(creel::signal::signal(libc::SIGBUS))),
         ),
+        #[cfg(unix)]
         (
             "signal that stops",
             Box::new(|| drop(creel::signal::signal(libc::SIGKILL))),

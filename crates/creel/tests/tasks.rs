@@ -98,7 +98,7 @@ fn a_panic_reaches_the_joiner_and_the_pool_keeps_working() {
 }
 
 #[test]
-fn a_panicking_output_or_payload_ends_no_worker() {
+fn a_panicking_output_or_payload_does_not_end_a_worker() {
     struct Loud;
     impl Drop for Loud {
         fn drop(&mut self) {

@@ -17,7 +17,7 @@ fn pools() -> impl Iterator<Item = Pool> {
 }
 
 #[test]
-fn loops() {
+fn loops_process_each_item() {
     for pool in pools().chain([Pool::new()]) {
         let mut items: Vec<usize> = (0..10_000).collect();
         pool.for_each(&mut items, |item| *item *= 2);
@@ -49,7 +49,7 @@ fn each_worker_runs_its_own_job() {
 }
 
 #[test]
-fn tasks_that_wait_for_each_other() {
+fn tasks_may_wait_for_each_other() {
     for pool in pools() {
         let (tx, rx) = bounded::channel(2);
         let sends = pool.spawn(async move {
@@ -80,7 +80,7 @@ fn tasks_that_wait_for_each_other() {
 }
 
 #[test]
-fn tasks_bound_to_a_worker() {
+fn tasks_can_be_bound_to_a_worker() {
     for pool in pools() {
         let bound = pool.spawn_on(pool.workers() - 1, async {
             let local = std::rc::Rc::new(7);
@@ -98,7 +98,7 @@ fn tasks_bound_to_a_worker() {
 }
 
 #[test]
-fn timers() {
+fn timers_fire() {
     for pool in pools() {
         let begin = Instant::now();
         let naps = pool.spawn(async {
@@ -116,7 +116,7 @@ fn timers() {
 
 /// Timers and tasks bound to a worker get their turn while other tasks never wait.
 #[test]
-fn timers_next_to_a_busy_task() {
+fn timers_fire_next_to_a_busy_task() {
     for pool in pools() {
         let busy = pool.spawn(async {
             loop {
@@ -131,15 +131,14 @@ fn timers_next_to_a_busy_task() {
 }
 
 #[test]
-fn calls_that_block() {
+fn calls_may_block() {
     for pool in pools() {
         assert_eq!(pool.block_on(creel::blocking(|| 7)), 7);
     }
 }
 
-/// Dropping a pool drops its tasks.
 #[test]
-fn the_end() {
+fn a_pool_that_ends_drops_its_tasks() {
     for pool in pools() {
         let (tx, rx) = oneshot::channel::<()>();
         pool.spawn(async move {
@@ -154,7 +153,7 @@ fn the_end() {
 
 /// A seeded pool has a clock that jumps.
 #[test]
-fn the_deterministic_mode() {
+fn the_same_seed_gives_the_same_order() {
     let run = |seed| {
         Pool::seeded(seed).block_on(async {
             sleep(Duration::from_secs(3600)).await;

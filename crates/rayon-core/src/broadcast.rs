@@ -137,8 +137,8 @@ where
     for index in (0..threads).filter(|index| Some(*index) != own) {
         let sent = Sent((&raw const shared).cast());
         registry.send(index, move || {
-            // SAFETY: the caller waits for the latch before `shared` ends. `send` does not return
-            // early, because it does not unwind.
+            // SAFETY: the caller waits for the latch before `shared` ends. `send` does not unwind,
+            // so the caller reaches the wait.
             unsafe { run(sent.get(), index) };
         });
     }

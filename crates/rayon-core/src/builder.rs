@@ -436,7 +436,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Sets a function that each thread calls with its index when it starts.
+    /// Sets a function that each thread calls with its index when it starts. The thread of
+    /// [`use_current_thread`](Self::use_current_thread) does not call it.
     pub fn start_handler<H>(mut self, start_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,
@@ -445,7 +446,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Sets a function that each thread calls with its index before it ends.
+    /// Sets a function that each thread calls with its index before it ends. The thread of
+    /// [`use_current_thread`](Self::use_current_thread) does not call it.
     pub fn exit_handler<H>(mut self, exit_handler: H) -> Self
     where
         H: Fn(usize) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The settings of a pool under their old names.
+//! The settings of a pool under the names that rayon used before `ThreadPoolBuilder`.
 
 #![allow(deprecated)]
 

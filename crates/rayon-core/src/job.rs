@@ -45,7 +45,7 @@ impl JobRef {
     ///
     /// # Safety
     ///
-    /// This is called once for the job, of which the value may have been copied.
+    /// Call this once per job, although `JobRef` is `Copy`.
     pub(crate) unsafe fn run(self) {
         // SAFETY: the creator of the job guarantees that this is sound, and the caller that it
         // happens once.

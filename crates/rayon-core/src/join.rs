@@ -1,9 +1,9 @@
-//! Two closures at the same time.
+//! Runs two closures, at the same time if a thread is free.
 
 use crate::registry::{Registry, WorkerThread};
 use std::marker::PhantomData;
 
-/// What a closure of [`join_context`] learns about where it runs.
+/// The context of a closure of [`join_context`]. It says whether the closure runs on another thread.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,

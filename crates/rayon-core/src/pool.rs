@@ -1,4 +1,4 @@
-//! A pool of the program's own.
+//! Pools that a program creates in addition to the global one.
 
 use crate::{
     BroadcastContext, Scope, ScopeFifo, Yield,
@@ -139,7 +139,8 @@ impl ThreadPool {
         in_place_scope_in(&self.registry, op)
     }
 
-    /// Calls `op` on the calling thread, with a scope whose jobs run in this pool, in their order.
+    /// Calls `op` on the calling thread, with a scope whose jobs run in this pool, in the
+    /// order in which they were spawned.
     ///
     /// # Panics
     /// See [`scope`](crate::scope()).

@@ -6,8 +6,8 @@
 //! | `spawn`, jobs of a scope, work from outside threads | the queues of this module, which are a [`creel::Source`] of the pool |
 //! | `broadcast` | the inboxes of Creel's workers |
 //!
-//! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest. Other threads
-//! steal the oldest. Threads from outside push to a shared queue.
+//! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest, or with
+//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a shared queue.
 
 use crate::{
     builder::Handlers,
@@ -144,7 +144,8 @@ impl Registry {
     pub(crate) fn set_global(
         make: impl FnOnce() -> Result<Arc<Self>, crate::ThreadPoolBuildError>,
     ) -> Result<bool, crate::ThreadPoolBuildError> {
-        // One thread creates the pool, so that no threads are started in vain.
+        // One `build_global` at a time creates a pool. `global` may still set its own pool first,
+        // and then this pool ends.
         static SETTING: Mutex<()> = Mutex::new(());
         let _setting = lock(&SETTING);
         if GLOBAL.get().is_some() {
@@ -455,8 +456,8 @@ impl WorkerThread {
         }
         while !done() {
             if !self.run_any() && !done() {
-                // Other threads wake this one for its inbox, for jobs from outside, and for what it
-                // waits for. It looks for the jobs of their deques from time to time.
+                // Other threads unpark this one for each job that they push or send, and for the
+                // event that it waits for. The timeout is a precaution.
                 thread::park_timeout(Duration::from_millis(1));
             }
         }

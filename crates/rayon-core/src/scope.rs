@@ -154,13 +154,13 @@ impl<'scope> Base<'scope> {
 
 impl<'scope> Scope<'scope> {
     /// Spawns a closure into the scope. Returns at once. A thread runs the closures that it has
-    /// spawned last first.
+    /// spawned in reverse order, the newest first.
     pub fn spawn<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,
     {
         let this = Shared::new(self);
-        // SAFETY: the job counts, so the scope is alive.
+        // SAFETY: the latch counts the job, so the scope is alive.
         let job = self.base.job(move || body(unsafe { &*this.get() }));
         self.base.registry.push(job);
     }
@@ -171,7 +171,7 @@ impl<'scope> Scope<'scope> {
         BODY: Fn(&Scope<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
         let this = Shared::new(self);
-        // SAFETY: the job counts, so the scope is alive.
+        // SAFETY: the latch counts the job, so the scope is alive.
         self.base
             .send_to_all(move |context| body(unsafe { &*this.get() }, context));
     }
@@ -186,13 +186,13 @@ impl<'scope> ScopeFifo<'scope> {
     }
 
     /// Spawns a closure into the scope. Returns at once. A thread runs the closures that it has
-    /// spawned in their order.
+    /// spawned in the order in which they were spawned.
     pub fn spawn_fifo<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&ScopeFifo<'scope>) + Send + 'scope,
     {
         let this = Shared::new(self);
-        // SAFETY: the job counts, so the scope is alive.
+        // SAFETY: the latch counts the job, so the scope is alive.
         let job = self.base.job(move || body(unsafe { &*this.get() }));
         match self.base.registry.worker() {
             // SAFETY: a ticket takes its job before that job is done, and the scope is alive until
@@ -208,7 +208,7 @@ impl<'scope> ScopeFifo<'scope> {
         BODY: Fn(&ScopeFifo<'scope>, BroadcastContext<'_>) + Send + Sync + 'scope,
     {
         let this = Shared::new(self);
-        // SAFETY: the job counts, so the scope is alive.
+        // SAFETY: the latch counts the job, so the scope is alive.
         self.base
             .send_to_all(move |context| body(unsafe { &*this.get() }, context));
     }
@@ -240,8 +240,8 @@ where
     }
 }
 
-/// Does the same as [`scope`], but each thread runs the closures that it has spawned in their
-/// order.
+/// Does the same as [`scope`], but each thread runs the closures that it has spawned in the
+/// order in which they were spawned.
 ///
 /// # Panics
 /// See [`scope`].

@@ -4,7 +4,7 @@ use crate::{job::JobRef, registry::Registry};
 use std::sync::Arc;
 
 /// Spawns a closure on the current pool. Returns at once. The calling thread, if it belongs to the
-/// pool, runs the jobs that it has spawned last first.
+/// pool, runs the jobs that it has spawned in reverse order, the newest first.
 ///
 /// A panic of the closure is passed to the pool's panic handler. If there is none, it aborts the
 /// process.
@@ -22,7 +22,7 @@ where
 }
 
 /// Does the same as [`spawn`], but the calling thread runs the jobs that it has spawned in this way
-/// in their order.
+/// in the order in which they were spawned.
 pub fn spawn_fifo<F>(func: F)
 where
     F: FnOnce() + Send + 'static,

@@ -1,4 +1,4 @@
-//! Panics that no caller can receive.
+//! Handles panics that no caller can receive.
 
 use std::{
     any::Any,

@@ -152,6 +152,7 @@ impl std::ops::Sub for Estimate {
 
 /// Whether a ratio is a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The samples show no difference.

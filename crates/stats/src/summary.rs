@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// The summary of one metric over several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// The smallest value.
     pub min: f64,
@@ -51,6 +52,7 @@ impl Summary {
 
 /// The ratios of two commands, taken run by run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ratio {
     /// The geometric mean of the ratios.
     pub geometric_mean: f64,

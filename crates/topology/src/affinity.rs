@@ -1,10 +1,14 @@
-//! Affinity masks of threads, and the PU of the calling thread. This is the only unsafe code of the
-//! crate.
+//! Affinity masks of threads, and the PU of the calling thread.
 //!
-//! These functions work on Linux only. On other systems [`current`] and [`set`] return
-//! [`Error::Unsupported`], because macOS has no masks and the processor groups of Windows are not a
-//! mask. You can then run unpinned.
+//! These functions work on Linux, Windows and FreeBSD. On other systems [`current`] and [`set`]
+//! return [`Error::Unsupported`], for example on macOS, which has no masks. You can then run
+//! unpinned.
+//!
+//! On Windows, PU number 64 × g + n is the processor n of the processor group g. A thread has a mask
+//! within one group. If you pass PUs of several groups to [`set`], it uses those of the thread's own
+//! group, or of the first group of the set if there are none.
 
+use crate::system;
 use crate::types::{CpuSet, Error};
 
 /// Returns the PUs on which the calling thread may run, by OS index. It does not block.
@@ -14,7 +18,7 @@ use crate::types::{CpuSet, Error};
 /// Returns [`Error::Unsupported`] if the system has no masks, or [`Error::Affinity`] if it reports
 /// an error.
 ///
-/// Source: sched_setaffinity(2).
+/// Source: sched_setaffinity(2); GetThreadGroupAffinity; cpuset_getaffinity(2).
 ///
 /// ```
 /// use creel_topology::affinity;
@@ -40,7 +44,7 @@ pub fn current() -> Result<CpuSet, Error> {
 /// use creel_topology::{CpuSet, affinity};
 ///
 /// # fn main() -> Result<(), creel_topology::Error> {
-/// # if cfg!(not(target_os = "linux")) { return Ok(()) }
+/// # if affinity::current().is_err() { return Ok(()) } // no masks here
 /// let all = affinity::current()?;
 /// let last = CpuSet::from_iter(all.last());
 /// affinity::set(&last)?;
@@ -51,7 +55,7 @@ pub fn current() -> Result<CpuSet, Error> {
 /// # }
 /// ```
 pub fn set(pus: &CpuSet) -> Result<(), Error> {
-    // The kernel takes 0 for the calling thread.
+    // 0 means the calling thread.
     set_of(Thread(0), pus)
 }
 
@@ -121,107 +125,6 @@ pub fn set_of(thread: Thread, pus: &CpuSet) -> Result<(), Error> {
 /// ```
 pub fn pu() -> Option<usize> {
     system::pu()
-}
-
-#[cfg(target_os = "linux")]
-mod system {
-    use std::io;
-
-    use crate::types::{CpuSet, Error};
-
-    type Word = libc::c_ulong;
-    const WORD_BITS: usize = Word::BITS as usize;
-
-    pub(super) fn current() -> Result<CpuSet, Error> {
-        // The kernel returns EINVAL if the buffer is shorter than its own mask.
-        let mut words = vec![0 as Word; 1024 / WORD_BITS];
-        loop {
-            let bytes = size_of_val(words.as_slice());
-            // SAFETY: The pointer is valid because `words` lives through the call and is `bytes`
-            // bytes long, which is the most that the kernel writes. Every bit pattern is a valid
-            // `Word`. `cpu_set_t` is an array of such words, so the alignment fits. Nothing aliases
-            // the memory, because the pointer comes from a `&mut` of a local variable, and the
-            // kernel does not keep it after the call.
-            let rc = unsafe { libc::sched_getaffinity(0, bytes, words.as_mut_ptr().cast()) };
-            if rc == 0 {
-                let mut pus = CpuSet::new();
-                for (at, mut word) in words.into_iter().enumerate() {
-                    while word != 0 {
-                        pus.insert(at * WORD_BITS + word.trailing_zeros() as usize);
-                        word &= word - 1;
-                    }
-                }
-                return Ok(pus);
-            }
-            let error = io::Error::last_os_error();
-            let longer = words.len() * 2;
-            if error.raw_os_error() != Some(libc::EINVAL)
-                || longer * WORD_BITS > CpuSet::INDEX_MAX + 1
-            {
-                return Err(Error::Affinity(error));
-            }
-            words.resize(longer, 0);
-        }
-    }
-
-    pub(super) fn thread() -> Option<i32> {
-        // SAFETY: We pass no memory, so nothing must be valid or unaliased. The call cannot fail.
-        Some(unsafe { libc::gettid() })
-    }
-
-    pub(super) fn pu() -> Option<usize> {
-        // SAFETY: We pass no memory, so nothing must be valid or unaliased. A failure is -1.
-        usize::try_from(unsafe { libc::sched_getcpu() }).ok()
-    }
-
-    pub(super) fn set(thread: i32, pus: &CpuSet) -> Result<(), Error> {
-        // Most masks fit on the stack. We avoid an allocation because a pool moves its workers in
-        // the middle of a program's loops, and the program may rely on loops without allocations.
-        let (mut few, mut many) = ([0 as Word; 1024 / WORD_BITS], Vec::new());
-        let words_len = pus.last().unwrap_or(0) / WORD_BITS + 1;
-        let words = if words_len <= few.len() {
-            &mut few[..]
-        } else {
-            many.resize(words_len, 0);
-            &mut many[..]
-        };
-        for pu in pus.iter() {
-            words[pu / WORD_BITS] |= 1 << (pu % WORD_BITS);
-        }
-        let bytes = size_of_val(words);
-        // SAFETY: The pointer is valid because `words` borrows initialised memory that lives
-        // through the call and is `bytes` bytes long, which is the most that the kernel reads. The
-        // alignment of the words is that of `cpu_set_t`. Nothing writes to the memory during the
-        // call, because it belongs to this call, and the kernel does not keep the pointer. Any
-        // number is allowed for the thread. The call returns an error if no thread has that number.
-        let rc = unsafe { libc::sched_setaffinity(thread, bytes, words.as_ptr().cast()) };
-        if rc == 0 {
-            Ok(())
-        } else {
-            Err(Error::Affinity(io::Error::last_os_error()))
-        }
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-mod system {
-    use crate::types::{CpuSet, Error};
-
-    pub(super) fn current() -> Result<CpuSet, Error> {
-        Err(Error::Unsupported("affinity masks"))
-    }
-
-    pub(super) fn thread() -> Option<i32> {
-        None
-    }
-
-    pub(super) fn pu() -> Option<usize> {
-        None
-    }
-
-    pub(super) fn set(_: i32, _: &CpuSet) -> Result<(), Error> {
-        Err(Error::Unsupported("affinity masks"))
-    }
 }
 
 #[cfg(all(test, target_os = "linux"))]

@@ -16,7 +16,8 @@
 //! | layer | contents |
 //! |---|---|
 //! | `types/` | sets of PUs, the objects of a machine as plain data, the results of readers, errors |
-//! | `read/`, [`affinity`] | readers of a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), of a description (`synthetic.rs`), and of a thread's mask |
+//! | `read/` | readers of a tree of files (`sysfs/`, `cpuinfo.rs`, `cgroup/`), of a description (`synthetic.rs`), and of what Windows and macOS return |
+//! | `system/`, [`affinity`] | calls to the operating system, and the masks of threads |
 //! | `machine/` | [`Machine`]: its constructors, derived facts, the logical order |
 //! | `budget.rs`, `placement/` | the number of workers, placement policies, layouts, the ledger |
 //!
@@ -46,6 +47,7 @@ mod machine;
 mod neighbours;
 mod placement;
 mod read;
+mod system;
 mod types;
 
 pub use budget::{Budget, Limit, LimitKind, Rounding};

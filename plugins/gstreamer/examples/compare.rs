@@ -152,8 +152,9 @@ fn send(port: u16, streams: u16, seconds: u64) -> Result<u64> {
     let begin = Instant::now();
     let gap = Duration::from_secs(1) / (PACKETS_PER_SECOND * u32::from(streams));
     let mut sent = 0_u32;
-    while begin.elapsed() < Duration::from_secs(seconds) {
-        while begin.elapsed() >= gap * sent {
+    let total = PACKETS_PER_SECOND * u32::from(streams) * seconds as u32;
+    while sent < total {
+        while sent < total && begin.elapsed() >= gap * sent {
             let to = ("127.0.0.1", port + (sent % u32::from(streams)) as u16);
             socket.send_to(&[0; BYTES], to)?;
             sent += 1;

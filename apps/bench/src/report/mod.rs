@@ -33,6 +33,7 @@ pub use view::{CaseView, SubjectView, is_more_better};
 
 /// The results of a workload and the conditions that they depend on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Section {
     /// The machine and the build.
     pub host: Host,
@@ -44,6 +45,7 @@ pub struct Section {
     pub workers: usize,
     /// The current name of the workload. JSON has the name of the schema instead.
     #[serde(with = "workload_name")]
+    #[cfg_attr(test, schemars(with = "String"))]
     pub workload: String,
     /// How much of the machine other programs and the host used, if the system reports it.
     pub disturbance: Option<Disturbance>,
@@ -250,6 +252,7 @@ fn not_a_report(error: &serde_json::Error, line: usize) -> String {
 pub mod tests {
     use super::*;
     use crate::rounds::tests::{case, measure, noisy};
+    use creel_console::documented;
 
     /// Returns a section of one case. Creel takes half of one thread's time, and rayon 80 %.
     pub fn section() -> Section {
@@ -276,6 +279,14 @@ pub mod tests {
         };
         section.add(&measure(case(9, subjects)));
         section
+    }
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-bench",
+            schemars::schema_for!(creel_console::Document<Section>),
+        );
     }
 
     #[test]

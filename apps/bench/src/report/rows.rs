@@ -9,6 +9,7 @@ use creel_stats::{Estimate, Summary, Verdict};
 
 /// The values of one metric of a subject in a case. It is the row of JSON and CSV.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Row {
     /// The name of the subject.
     pub subject: String,
@@ -20,12 +21,15 @@ pub struct Row {
     pub unit: String,
     /// The smallest value over the rounds.
     #[serde(deserialize_with = "or_nan")]
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     pub min: f64,
     /// The median over the rounds.
     #[serde(deserialize_with = "or_nan")]
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     pub median: f64,
     /// The largest value over the rounds.
     #[serde(deserialize_with = "or_nan")]
+    #[cfg_attr(test, schemars(with = "Option<f64>"))]
     pub max: f64,
     /// The number of rounds.
     pub runs: usize,
@@ -46,6 +50,7 @@ pub struct Row {
 
 /// The A/A control of a case: a second measurement of the first subject in the same rounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Noise {
     /// The case.
     pub case: String,

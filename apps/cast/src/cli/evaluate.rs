@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
-use super::{count, exit_error, parse_duration, period};
+use super::{count, parse_duration, period, run_error};
 
 /// The port on which the receiver of the UDP runs listens. Stream n arrives on port + n.
 const PORT: u16 = 20_000;
@@ -105,6 +105,7 @@ struct Point {
 
 /// The medians of one point, which are a row of the report.
 #[derive(Serialize, Debug, Clone)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     sink: String,
     streams: usize,
@@ -122,6 +123,7 @@ struct Row {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Rows {
     rows: Vec<Row>,
 }
@@ -201,7 +203,7 @@ impl Evaluate {
             for _ in done..self.runs {
                 let values = self
                     .once(&point, &|| interrupt.requested())
-                    .map_err(exit_error)?;
+                    .map_err(|error| run_error(error, &interrupt))?;
                 for ((name, values), runs) in names.iter().zip(values).zip(&mut runs) {
                     if runs.len() < self.runs {
                         finished.add(&self.key(name, &point), values)?;
@@ -504,4 +506,18 @@ fn page(rows: &[Row]) -> String {
         let _ = writeln!(page, "<tr>{line}</tr>");
     }
     page + "</table>\n</html>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-cast-evaluate",
+            schemars::schema_for!(creel_console::Document<Rows>),
+        );
+    }
 }

@@ -31,7 +31,7 @@ struct ContextArgs {
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    /// Handle packets and timers at most once per TIME in each context. 0ms means at once
     /// [default: 2ms, or the time of a packet if that is shorter, so that packets leave one by one]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
@@ -111,6 +111,15 @@ fn exit_code(interrupt: &Interrupt, exit: Exit) -> Exit {
             creel_console::report("creel-cast", &error);
             exit_of(&error)
         }
+    }
+}
+
+/// Adds the exit code that belongs to the error of a run. The code of an interrupted run is that of
+/// the signal.
+fn run_error(error: Error, interrupt: &Interrupt) -> anyhow::Error {
+    match interrupt.check() {
+        Err(failure) if matches!(error, Error::Interrupted) => failure.into(),
+        _ => exit_error(error),
     }
 }
 

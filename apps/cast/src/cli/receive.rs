@@ -62,7 +62,7 @@ pub struct Receive {
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can. The
+    /// Handle packets and timers at most once per TIME in each context. 0ms means at once. The
     /// figures use the kernel's time of arrival, so a longer wait only delays recordings and reports
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
@@ -77,8 +77,8 @@ pub struct Receive {
     /// Stop after TIME in any case
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
-    /// Count a packet as late if it arrives more than TIME after it was due. Choose what your player
-    /// buffers
+    /// Count a packet as late if it arrives more than TIME after it was due. Use the length of your
+    /// player's buffer
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = parse_duration, help_heading = "Output")]
     late_after: Duration,
     /// Write each stream to stream-N.wav in this folder

@@ -71,7 +71,7 @@ pub struct Relay {
     /// Share the ports among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Let a context wait TIME before it reacts again. 0ms makes it react as soon as it can
+    /// Handle packets and timers at most once per TIME in each context. 0ms means at once
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]
@@ -86,17 +86,20 @@ pub struct Relay {
 
 /// A row of the report: one client of one port.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     port: u16,
     packets: u64,
     rtcp: u64,
     refused: u64,
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     client: Option<SocketAddr>,
     sent: u64,
     dropped: u64,
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Rows {
     #[serde(flatten)]
     body: Body,
@@ -248,4 +251,18 @@ fn prometheus(reports: &[PortReport]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-cast-relay",
+            schemars::schema_for!(creel_console::Document<Rows>),
+        );
+    }
 }

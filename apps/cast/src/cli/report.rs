@@ -13,6 +13,7 @@ use super::rows::{self, RowsFormat};
 
 /// The figures of a run, in the units of the schema (docs/schema.md).
 #[derive(Serialize, Debug, Clone)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Body {
     pub streams: usize,
     pub buffers: u64,
@@ -33,6 +34,7 @@ pub struct Body {
 
 /// The figures of a run over a network, for all streams together.
 #[derive(Serialize, Debug, Clone)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Network {
     pub packets: u64,
     pub bytes: u64,
@@ -90,6 +92,7 @@ impl Network {
 
 /// A mean with its standard deviation.
 #[derive(Serialize, Debug, Clone, Copy)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Spread {
     pub mean: f64,
     pub sd: f64,
@@ -97,6 +100,7 @@ pub struct Spread {
 
 /// Three points of a distribution.
 #[derive(Serialize, Debug, Clone, Copy)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Points {
     pub p50: f64,
     pub p99: f64,
@@ -111,6 +115,7 @@ impl From<Percentiles> for Points {
 
 /// The same figures as a flat row for CSV.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     streams: usize,
     buffers: u64,
@@ -135,6 +140,11 @@ struct Row {
     payload_types: Option<String>,
     malformed: Option<u64>,
     restarts: Option<u64>,
+    bytes: Option<u64>,
+    unvalidated: Option<u64>,
+    rtcp: Option<u64>,
+    skipped: Option<u64>,
+    overflowed: Option<u64>,
 }
 
 impl Body {
@@ -196,6 +206,11 @@ impl Body {
             }),
             malformed: network.map(|network| network.malformed),
             restarts: network.map(|network| network.restarts),
+            bytes: network.map(|network| network.bytes),
+            unvalidated: network.map(|network| network.unvalidated),
+            rtcp: network.map(|network| network.rtcp),
+            skipped: network.map(|network| network.skipped),
+            overflowed: network.map(|network| network.overflowed),
         }
     }
 
@@ -288,4 +303,20 @@ fn document<B: Serialize>(body: B) -> anyhow::Result<Document<B>> {
     let machine = Machine::detect()?;
     let budget = Budget::of(&machine);
     Ok(Document::new(&machine, &budget, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn csv_has_the_fields_of_the_document() {
+        documented::check_columns(&schemars::schema_for!(Body), &schemars::schema_for!(Row));
+    }
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-cast", schemars::schema_for!(Document<Body>));
+    }
 }

@@ -67,8 +67,10 @@ pub struct Rooms {
 
 /// A row of the report: one leg of a room.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     room: usize,
+    #[cfg_attr(test, schemars(with = "String"))]
     from: SocketAddr,
     format: String,
     packets: u64,
@@ -81,6 +83,7 @@ struct Row {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Rows {
     #[serde(flatten)]
     body: Body,
@@ -181,4 +184,18 @@ fn text(rows: &[Row]) -> String {
         ]);
     }
     table.text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-cast-rooms",
+            schemars::schema_for!(creel_console::Document<Rows>),
+        );
+    }
 }

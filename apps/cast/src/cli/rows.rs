@@ -26,6 +26,7 @@ pub enum RowsFormat {
 
 /// The row of a received stream.
 #[derive(Serialize, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ReceivedRow {
     stream: usize,
     ssrc: u32,
@@ -129,6 +130,7 @@ impl ReceivedRow {
 
 /// The row of a sent stream and one of its receivers. A stream has a row per receiver.
 #[derive(Serialize, Debug)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SentRow {
     stream: usize,
     ssrc: u32,
@@ -411,4 +413,19 @@ pub fn prometheus(measured: &Measured) -> String {
 /// Reads a file that the user named on the command line.
 pub fn read_file(path: &Path) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-cast-receive-streams",
+            schemars::schema_for!(ReceivedRow),
+        );
+        documented::check_schema("creel-cast-send-streams", schemars::schema_for!(SentRow));
+    }
 }

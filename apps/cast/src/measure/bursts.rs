@@ -1,4 +1,4 @@
-//! Bursts and gaps of losses.
+//! Measures the bursts of lost packets, and the gaps between them.
 //!
 //! A *burst* begins and ends with a lost packet, and between two of its losses fewer than
 //! [`GMIN`] packets arrived. Everything else is a *gap*, including single losses. Two streams with

@@ -3,8 +3,8 @@
 use crate::measure::stats::{Histograms, Stations, StreamStats};
 use crate::stream::buffer::Buffer;
 use crate::stream::sink::Sink;
-use creel::task::control::Flow;
 use creel::time::Clock;
+use creel_media::control::Flow;
 use std::cell::RefCell;
 use std::sync::Arc;
 

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_grouped_into_bursts_and_reordered_packets_are_no_losses() {
+    fn losses_are_grouped_into_bursts_and_reordered_packets_are_not_losses() {
         let mut numbers: Vec<u16> = (0..1_000).filter(|n| !(500..510).contains(n)).collect();
         numbers.retain(|&n| n != 100 && n != 995);
         numbers.swap(300, 340);

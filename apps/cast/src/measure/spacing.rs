@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_silence_before_a_marked_packet_is_no_delta() {
+    fn the_silence_before_a_marked_packet_is_not_a_delta() {
         let arrivals = [
             (0, 0, true),
             (20_000, 160, false),

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn late_packets_of_an_earlier_event_are_no_new_key() {
+    fn late_packets_of_an_earlier_event_are_not_a_new_key() {
         // The last end packet of the first key arrives after the second key.
         let late_end = [
             (0, true, '1', 160, false),

@@ -73,8 +73,8 @@ impl ArrivalClock {
         if now.wrapping_sub(arrival) <= WAIT_MAX {
             return arrival;
         }
-        // The system's clock was set, or the distance is a little wrong. The next datagrams must
-        // not all measure it again, so we accept what we get.
+        // The system's clock was set, or the distance is a little wrong. We measure again. If the
+        // time is still implausible, we use `now`.
         self.measure(now);
         let arrival = at.wrapping_sub(self.distance) as u64;
         match now.wrapping_sub(arrival) <= WAIT_MAX {

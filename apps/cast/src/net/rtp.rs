@@ -1,4 +1,4 @@
-//! The RTP header.
+//! Reads and writes the header of RTP packets.
 //!
 //! Source: RFC 3550 section 5.1.
 //!

@@ -3,10 +3,10 @@
 
 use crate::stream::buffer::Buffer;
 use crate::stream::source::Source;
-use creel::channel::leaky::Receiver;
 use creel::net::TcpStream;
-use creel::task::control::Flow;
 use creel::time::Clock;
+use creel_media::control::Flow;
+use creel_media::leaky::Receiver;
 use std::fmt;
 use std::future::Future;
 use std::io;

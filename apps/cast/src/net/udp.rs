@@ -1,4 +1,4 @@
-//! UDP as a sink.
+//! Sends streams over UDP.
 //!
 //! All streams of a context send through one socket per address family. A sink writes its datagram
 //! to the context's *outbox*, which has one [`SendQueue`] per family. The queue sends the datagrams
@@ -9,7 +9,8 @@ use super::options::{Options, send_buffer};
 use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
 use creel::Pool;
-use creel::net::{Received, SendQueue, UdpSocket};
+use creel::net::{Received, UdpSocket};
+use creel_media::SendQueue;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;

@@ -5,8 +5,8 @@ use crate::media::codec::Decoder;
 use crate::media::format::{Encoding, Format};
 use crate::media::recording::{Layout, Recording};
 use crate::media::wav::WavError;
-use creel::channel::leaky::{self, Leak, Sender};
 use creel::{Pool, Wait};
+use creel_media::leaky::{self, Leak, Sender};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 

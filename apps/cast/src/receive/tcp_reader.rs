@@ -11,9 +11,9 @@
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
 use creel::net::{TcpListener, TcpStream};
-use creel::task::control::{Flow, Work};
 use creel::task::{JoinSet, yield_now};
 use creel::time::Clock;
+use creel_media::control::{Flow, Work};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::io;

@@ -5,7 +5,7 @@ use super::demux::Demux;
 use crate::net::arrival::{self, ArrivalClock};
 use crate::net::pcap::CaptureWriter;
 use creel::net::{Received, UdpSocket};
-use creel::task::control::{Flow, Work};
+use creel_media::control::{Flow, Work};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, ready};

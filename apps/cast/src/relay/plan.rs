@@ -1,4 +1,4 @@
-//! The plan of a relay.
+//! The configuration of a relay, which the command line or a program fills in.
 
 use crate::net::options::Options;
 use crate::net::session::Rtcp;

@@ -1,4 +1,4 @@
-//! The task of one room.
+//! The task that mixes the conference of one room.
 
 use super::leg::{Leg, Mix};
 use super::plan::Plan;

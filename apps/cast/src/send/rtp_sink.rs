@@ -10,8 +10,8 @@ use crate::net::session::Rtcp;
 use crate::net::udp::{Clients, Outbox};
 use crate::stream::buffer::Buffer;
 use crate::stream::sink::Sink;
-use creel::channel::leaky::Sender;
-use creel::task::control::Flow;
+use creel_media::control::Flow;
+use creel_media::leaky::Sender;
 use std::cell::RefCell;
 use std::sync::Arc;
 

@@ -9,9 +9,9 @@ use crate::stream::buffer::Buffer;
 use crate::stream::flow::Stream;
 use crate::stream::sink::{InPlace, Sink};
 use crate::stream::source::{Blank, Paced};
-use creel::task::control::{Changes, Control, Ended, Flow, Trigger};
 use creel::time::interval;
 use creel::{Pool, Wait};
+use creel_media::control::{Changes, Control, Ended, Flow, Trigger};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ impl Counting {
             .map_or(0, |sequence| sequence.lost())
     }
 
-    /// Waits until `count` buffers have arrived. The test runner ends a test that waits in vain.
+    /// Waits until `count` buffers have arrived. The test runner ends a test that waits too long.
     fn reaches(&self, count: u64) {
         while self.taken() < count {
             std::thread::sleep(MS);

@@ -3,7 +3,7 @@
 use crate::stream::buffer::Buffer;
 use crate::stream::sink::Push;
 use crate::stream::source::Source;
-use creel::task::control::{Flow, Work};
+use creel_media::control::{Flow, Work};
 use std::task::{Context, Poll, ready};
 
 /// Moves buffers from a source to a sink.

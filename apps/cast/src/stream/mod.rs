@@ -1,5 +1,5 @@
 //! A stream moves buffers from a source to a sink. It is the work of one task, which
-//! [`creel::task::control`] starts, pauses, flushes and stops.
+//! [`creel_media::control`] starts, pauses, flushes and stops.
 
 pub(crate) mod buffer;
 #[cfg(test)]

@@ -7,9 +7,9 @@
 
 use crate::stream::buffer::Buffer;
 use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
-use creel::channel::leaky;
 use creel::channel::spsc;
-use creel::task::control::Flow;
+use creel_media::control::Flow;
+use creel_media::leaky;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;

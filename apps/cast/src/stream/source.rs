@@ -3,8 +3,8 @@
 use crate::media::tone::Tone;
 use crate::media::wav::Looped;
 use crate::stream::buffer::Buffer;
-use creel::task::control::Flow;
 use creel::time::{Clock, Interval, interval};
+use creel_media::control::Flow;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 

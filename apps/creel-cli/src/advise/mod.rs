@@ -12,6 +12,7 @@ use crate::{
         args::Where,
         runner::{Outcome, RunRequest},
     },
+    options::limits,
     run::{
         plan::{self, Plan, Request},
         runtime::{self, Runtime},
@@ -19,7 +20,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use creel_console::{Common, Exit, Interrupt, Progress, duration, knobs};
+use creel_console::{Common, Exit, Interrupt, Progress, duration, knobs, output};
 use creel_topology::{Budget, Machine, Placement, affinity};
 use report::Report;
 use search::{Cost, Runs};
@@ -103,9 +104,12 @@ pub struct Candidate {
 }
 
 /// Runs `creel advise`.
-pub fn advise(args: &AdviseArgs, common: &Common) -> Result<Exit> {
+pub fn advise(args: &AdviseArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let mut trial = Trial::begin(args, common)?;
     let machine = Machine::detect()?;
+    if verbose {
+        output::note(&limits(&Budget::of(&machine)));
+    }
     let pus = machine.allowed().len();
     let sizes = match args.sizes.is_empty() {
         true => sizes(Budget::of(&machine).workers(), pus),
@@ -115,7 +119,8 @@ pub fn advise(args: &AdviseArgs, common: &Common) -> Result<Exit> {
     for jobs in sizes {
         trial.add_size(jobs)?;
     }
-    // Half of the time is for the numbers, and the rest for their neighbours and the placements.
+    // Half of the time is for the numbers of workers, and the rest for neighbouring numbers and
+    // the placements.
     trial.run(0.5)?;
     let best = trial.candidates[search::best(&trial.runs)].setting.clone();
     if let Some(jobs) = best.jobs {

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 
 /// The document that `--format json` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     schema: u32,
     program: String,
@@ -29,6 +30,7 @@ pub struct Report {
 
 /// One setting. It is also a row of the CSV.
 #[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     setting: String,
     /// The number of workers, or null for the program without creel.
@@ -175,5 +177,16 @@ fn row(candidate: &Candidate, runs: &Runs, own: &Runs) -> Row {
         ratio: ratio.map(|ratio| ratio.geometric_mean),
         ratio_low: ratio.and_then(|ratio| ratio.low),
         ratio_high: ratio.and_then(|ratio| ratio.high),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-advise", schemars::schema_for!(Report));
     }
 }

@@ -57,7 +57,7 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub within: f64,
-    /// Start no further run after TIME per command and at least five runs (without -n)
+    /// Stop after TIME per command, but run each at least five times (without -n)
     #[arg(
         long,
         default_value = "5s",
@@ -82,7 +82,7 @@ pub struct MeasureArgs {
     /// Compare all commands with COMMAND, which takes turns with them; quote it as one word
     #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     pub reference: Option<String>,
-    /// Name the commands in the tables, in their order (may be repeated)
+    /// Name a command in the tables, in the order of the commands (may be repeated)
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
     /// Also compare the first command with itself, and report no difference smaller than that

@@ -57,13 +57,24 @@ pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exi
     let (measured, ended) = if args.from.is_empty() {
         run_all(args, common)?
     } else {
-        let bad = |e: anyhow::Error| Failure::new(Exit::BadData, format!("{e:#}"));
-        (read_all(&args.from).map_err(bad)?, Ok(()))
+        (read_all(&args.from).map_err(bad_data)?, Ok(()))
     };
     if measured.iter().any(|m| !m.samples.is_empty()) {
         print(&measured, args, common, verbose)?;
     }
     ended.map(|()| Exit::Done)
+}
+
+/// Adds the exit code to the error of a file with runs: a missing file is not malformed.
+fn bad_data(error: anyhow::Error) -> Failure {
+    let mut causes = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>());
+    let exit = match causes.any(|cause| cause.kind() == io::ErrorKind::NotFound) {
+        true => Exit::SomeFailed,
+        false => Exit::BadData,
+    };
+    Failure::new(exit, format!("{error:#}"))
 }
 
 fn print(measured: &[Measured], args: &MeasureArgs, common: &Common, verbose: bool) -> Result<()> {
@@ -202,11 +213,10 @@ fn resume(args: &MeasureArgs, measured: &mut [Measured]) -> Result<()> {
     let Some(file) = args.csv.as_ref().filter(|file| file.exists()) else {
         return Ok(());
     };
-    let bad = |e: anyhow::Error| Failure::new(Exit::BadData, format!("{e:#}"));
     let there = match store::read(file) {
         Ok(there) => there,
         Err(error) if error.to_string().contains("holds no runs") => return Ok(()),
-        Err(error) => return Err(bad(error).into()),
+        Err(error) => return Err(bad_data(error).into()),
     };
     for (i, m) in measured.iter().enumerate() {
         let is_same = |t: &Measured| t.label == m.label && t.labels == m.labels;
@@ -255,7 +265,7 @@ impl<'a> Session<'a> {
         };
         let open = |file: &PathBuf| {
             let opened = Store::open(file, mode, keys.keys().cloned().collect(), own());
-            opened.map_err(|e| Failure::new(Exit::BadData, format!("{e:#}")))
+            opened.map_err(bad_data)
         };
         // The name is unpredictable, and only this user may read the file. Otherwise, another user
         // could prepare a link with that name, and we would write to the target of the link.

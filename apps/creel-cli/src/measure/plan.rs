@@ -97,7 +97,7 @@ pub struct MeasureRequest<'a> {
     pub shell: Option<&'a str>,
     /// Further commands, one line each, with the quotes of a shell.
     pub versus: &'a [String],
-    /// The names of the commands in tables, in their order.
+    /// The names of the commands in tables, in the order of the commands.
     pub names: &'a [String],
     pub matrix: Vec<Axis>,
     /// Whether the first command is also run against itself.

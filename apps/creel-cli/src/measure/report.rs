@@ -42,12 +42,17 @@ fn noise_floor(all: &[Measured]) -> f64 {
 
 /// The document that `--format json` prints.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document<'a> {
     schema: u32,
     /// Null if the runs come from files, because files do not name the machine.
     machine: Option<MachineFields>,
     budget: Option<BudgetFields>,
     /// The runs of the first command. `commands` has the runs of all.
+    #[cfg_attr(
+        test,
+        schemars(with = "Vec<std::collections::BTreeMap<String, Option<f64>>>")
+    )]
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
     /// The factor by which the first command differs from itself, or null without `--aa`.
@@ -58,9 +63,14 @@ struct Document<'a> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Command<'a> {
     command: &'a str,
     labels: &'a BTreeMap<String, String>,
+    #[cfg_attr(
+        test,
+        schemars(with = "Vec<std::collections::BTreeMap<String, Option<f64>>>")
+    )]
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
     /// The command that this one is compared with: the first one with the same settings.
@@ -426,6 +436,12 @@ fn histogram(walls: &[f64]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-measure", schemars::schema_for!(Document));
+    }
 
     #[test]
     fn long_commands_are_shortened_in_the_middle() {

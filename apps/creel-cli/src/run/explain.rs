@@ -66,6 +66,7 @@ fn workers(plan: &Plan) -> String {
 
 /// The plan as a JSON document.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Document {
     schema: u32,
     program: String,
@@ -80,6 +81,7 @@ pub struct Document {
 
 /// One setting. It is also a row of the CSV.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SettingFields {
     /// Either `variable`, `option` (one of several options in a variable) or `argument`.
     kind: &'static str,
@@ -122,4 +124,15 @@ pub fn rows(plan: &Plan) -> impl Iterator<Item = SettingFields> {
         kept: setting.kept.clone(),
         why: setting.why.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-run", schemars::schema_for!(Document));
+    }
 }

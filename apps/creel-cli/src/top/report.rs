@@ -7,6 +7,7 @@ use super::{
     throttle::Periods,
     verdict::Verdict,
 };
+use crate::options::limits;
 use crate::pools::Pool;
 use anyhow::Result;
 use creel_console::{
@@ -19,6 +20,7 @@ use serde::Serialize;
 
 /// The figures of the whole run.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Report {
     schema: u32,
     machine: MachineFields,
@@ -172,15 +174,6 @@ impl Report {
     }
 }
 
-/// Returns every limit on the number of workers, a line each.
-fn limits(budget: &Budget) -> String {
-    let mut text = format!("usable workers are bound by {}\n", budget.bound_by());
-    for limit in budget.limits() {
-        text += &format!("  {limit}: workers: {}\n", limit.workers);
-    }
-    text
-}
-
 /// Returns the number of migrations as the kernel counts it. If the kernel does not report it, we
 /// return the number that we have seen, which is a lower bound.
 pub fn migrations(t: &Thread) -> String {
@@ -202,6 +195,12 @@ pub fn verdict(whole: &Interval, usable: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-top", schemars::schema_for!(Report));
+    }
 
     #[test]
     fn observed_moves_are_a_lower_bound_for_migrations() {

@@ -344,6 +344,7 @@ impl Process {
 
 /// The figures of one process.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Process {
     pub pid: u32,
     pub name: String,
@@ -445,7 +446,7 @@ mod tests {
 
     #[test]
     fn intervals_exclude_earlier_activity() {
-        // A child, because other tests run in this process meanwhile.
+        // We use a child, because other tests run in this process at the same time.
         let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo done; exec sleep 60";
         let mut child = std::process::Command::new("sh")
             .args(["-c", script])

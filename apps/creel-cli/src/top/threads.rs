@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 /// A sample of one thread. The counts are since the start of the thread.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Thread {
     pub tid: u32,
     /// The process of the thread.

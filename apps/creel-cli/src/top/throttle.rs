@@ -11,6 +11,7 @@ use std::{
 
 /// The number of enforcement periods, and the number of those in which the quota was used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Periods {
     pub all: u64,
     pub throttled: u64,

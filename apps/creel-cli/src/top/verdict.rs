@@ -13,6 +13,7 @@ const THROTTLED: f64 = 0.1;
 
 /// The reason why a program is not faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// It has more runnable threads than usable CPUs.

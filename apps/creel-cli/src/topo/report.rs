@@ -7,6 +7,7 @@ use serde::Serialize;
 
 /// The JSON document, with the fields of the machine on the outermost level.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct Document {
     schema: u32,
     #[serde(flatten)]
@@ -22,6 +23,7 @@ pub(super) struct Document {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct PlacementFields {
     policy: String,
     workers: usize,
@@ -128,5 +130,16 @@ fn row(view: &View, logical: usize, pu: usize) -> Row {
             .position(|kind| kind.pus.contains(pu)),
         allowed: machine.allowed().contains(pu),
         workers: here.join(" "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-topo", schemars::schema_for!(Document));
     }
 }

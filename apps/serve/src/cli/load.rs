@@ -138,6 +138,7 @@ fn rate(text: &str) -> Result<f64, String> {
 
 /// The body of the JSON report.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Body<'a> {
     steps: &'a [Step],
     moments: &'a [Moment],
@@ -385,4 +386,18 @@ fn charts(moments: &[Moment]) -> [Chart; 2] {
         chart("Answers", "per second", rates),
         chart("Corrected latency", "ms", times),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-serve-load",
+            schemars::schema_for!(creel_console::Document<Body<'_>>),
+        );
+    }
 }

@@ -109,8 +109,8 @@ pub struct Options {
     /// Use the private key of --store-cert in this PEM file
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) store_cert_key: Option<PathBuf>,
-    /// Acknowledge a record when N replicas of the Redis server have it, too [default: with
-    /// Sentinel or a cluster 1, if the master has a replica, and otherwise 0]
+    /// Acknowledge a record only when N replicas of the Redis server have it as well [default: 1
+    /// with Sentinel or a cluster whose master has a replica, and otherwise 0]
     #[arg(long, value_name = "N", help_heading = "Storage")]
     pub(super) store_replicas: Option<usize>,
     /// Read the key from this file of 64 hex digits, which is created if it is missing [default:
@@ -280,7 +280,7 @@ fn read(path: &Path) -> anyhow::Result<Options> {
         );
         match error.kind() {
             ErrorKind::InvalidData => Failure::new(Exit::BadData, why),
-            _ => Failure::new(Exit::Usage, why),
+            _ => Failure::new(Exit::SomeFailed, why),
         }
     })?;
     let options = toml::from_str(&text);

@@ -120,7 +120,7 @@ pub fn kind(options: &Options) -> Result<Option<Kind>, Failure> {
 fn read_password(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path).map_err(|error| {
         let why = format!("cannot read the password in {}: {error}", path.display());
-        Failure::new(Exit::Usage, why)
+        Failure::new(Exit::SomeFailed, why)
     })?;
     let password = text.lines().next().unwrap_or("");
     if password.is_empty() {

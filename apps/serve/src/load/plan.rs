@@ -1,4 +1,4 @@
-//! The plan of a load.
+//! The configuration of a load: rates, durations and kinds of requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;

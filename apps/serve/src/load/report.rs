@@ -9,6 +9,7 @@ pub const STARVED: f64 = 0.2;
 
 /// Percentiles of latencies, in microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
     /// The median.
     pub p50_us: u64,
@@ -34,6 +35,7 @@ impl Latency {
 
 /// The results of one step.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// The planned rate. For a ramp, this is the rate in the middle of the step.
     pub rate_per_second: f64,
@@ -78,6 +80,7 @@ impl Step {
 
 /// The results of the requests that were due within a short time.
 #[derive(Debug, Clone, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moment {
     /// The middle of that time, in seconds since the start of the load.
     pub at_s: f64,

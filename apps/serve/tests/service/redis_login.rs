@@ -165,7 +165,7 @@ fn a_password_on_the_command_line_is_rejected_and_not_printed() {
     }
     let empty = private_file(&folder, "empty", "\n");
     let missing = folder.path("missing");
-    for (file, code) in [(&empty, 65), (&missing, 2)] {
+    for (file, code) in [(&empty, 65), (&missing, 1)] {
         let output = run(&[
             "--store",
             "redis://127.0.0.1",

@@ -54,6 +54,7 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Summary {
     links: usize,
     trips: f64,
@@ -139,4 +140,18 @@ impl Assign {
 fn text(path: &Path) -> anyhow::Result<String> {
     let bytes = read::bytes(path).map_err(|error| read_error(path, error))?;
     String::from_utf8(bytes).map_err(|_| read_error(path, ReadError::Unknown))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-traffic-assign",
+            schemars::schema_for!(creel_console::Document<Summary>),
+        );
+    }
 }

@@ -50,6 +50,7 @@ pub struct Run {
 
 /// The summary that is printed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Summary {
     ticks: u32,
     cars: usize,
@@ -232,6 +233,7 @@ fn peak_rss_bytes() -> u64 {
 
 /// The summary with the unused parts of the input files, as JSON.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Body {
     #[serde(flatten)]
     summary: Summary,
@@ -314,4 +316,18 @@ fn text(summary: &Summary) -> String {
     row("hash", summary.hash.clone());
     text.push_str(&table.text());
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-traffic-run",
+            schemars::schema_for!(creel_console::Document<Body>),
+        );
+    }
 }

@@ -46,8 +46,11 @@ pub struct Scene {
 
 /// The parts of the input files that were not used.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UnusedParts {
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     network: Unused,
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     demand: Unused,
     /// The number of travellers and trips that were left out.
     left_out: usize,
@@ -347,7 +350,7 @@ impl Scene {
         let raised = network.raised_links();
         if raised > 0 && !quiet {
             output::note(&format!(
-                "creel-traffic: {}: {raised} roads take a second although they are shorter, because too many of them are connected\n",
+                "creel-traffic: {}: {raised} roads are simulated with one second each, although they are shorter: too many short roads are connected\n",
                 path.display()
             ));
         }

@@ -1,4 +1,4 @@
-//! Entering and leaving a link.
+//! Moves cars onto a link and off it.
 
 use super::EventKind;
 use super::events::Work;

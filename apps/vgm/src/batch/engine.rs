@@ -51,6 +51,7 @@ pub enum Existing {
 
 /// The warnings about a song.
 #[derive(Debug, Default, Clone, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warnings {
     /// The names of the chips that are not played.
     pub chips_missing: Vec<&'static str>,

@@ -37,7 +37,7 @@ pub enum Target {
     Broken(String),
 }
 
-/// Returns the entries of a playlist file, in their order.
+/// Returns the entries of a playlist file, in the order of the file.
 ///
 /// # Errors
 ///

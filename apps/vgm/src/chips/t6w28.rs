@@ -81,8 +81,8 @@ impl T6w28 {
 
     /// Runs `ticks` ticks and reports each change to `sink` as (tick, side, difference).
     ///
-    /// The first tick is 0. Ticks increase within a channel and a side, and these are reported one
-    /// after the other.
+    /// The first tick is 0. Ticks increase within a channel and a side. Channels and sides are
+    /// reported one after the other.
     pub fn run(&mut self, ticks: u32, mut sink: impl FnMut(u32, Sides, i32)) {
         if ticks == 0 {
             return;

@@ -15,6 +15,7 @@ use serde::Serialize;
 pub struct Chips {}
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document {
     schema: u32,
     /// The way in which the ratios were measured, and when.
@@ -25,6 +26,7 @@ struct Document {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     name: &'static str,
     checked: &'static str,
@@ -74,4 +76,15 @@ fn table() -> Table {
         table.row([chip.name.into(), chip.verification.into(), ratio]);
     }
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-chips", schemars::schema_for!(Document));
+    }
 }

@@ -31,6 +31,7 @@ pub struct Info {
 
 /// The JSON document of one song.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document<'s> {
     schema: u32,
     song: String,
@@ -52,6 +53,7 @@ struct Document<'s> {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Chip {
     name: &'static str,
     second: bool,
@@ -228,4 +230,15 @@ fn text(document: &Document<'_>) -> String {
     }
     lines.push(String::new());
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-info", schemars::schema_for!(Document));
+    }
 }

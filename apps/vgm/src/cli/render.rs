@@ -138,7 +138,7 @@ impl Render {
         // We make the plan before we handle signals, because it may wait for standard input. Until
         // then there is nothing to clean up, so a signal may simply end the process.
         let plan = self.plan(&pool);
-        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
         report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         if self.knobs.jobs.is_none() && plan.units.len() > jobs && !common.quiet {
             // If we cannot detect the machine, we print no hint.
@@ -204,7 +204,7 @@ impl Render {
     fn to_stdout(&self, common: &Common) -> anyhow::Result<Exit> {
         let mut plan = self.found();
         plan.units.sort_by_key(|unit| unit.order);
-        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
         report_skipped_folders(&plan.unsearched_folders, &plan.empty_folders);
         let tally = Tally::new(&plan.units, false, common.quiet);
         for (path, error) in &plan.refused {

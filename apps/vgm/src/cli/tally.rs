@@ -48,6 +48,7 @@ struct Counts {
 
 /// The JSON line of one song.
 #[derive(Serialize, Default)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SongLine<'l> {
     schema: u32,
     song: String,
@@ -92,6 +93,7 @@ impl SongLine<'_> {
 
 /// The summary of a run.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     schema: u32,
     /// The noun for the counted things: `song` or `stem`.
@@ -305,4 +307,16 @@ fn peak_rss_bytes() -> Option<u64> {
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-render", schemars::schema_for!(Summary));
+        documented::check_schema("creel-vgm-render-lines", schemars::schema_for!(SongLine));
+    }
 }

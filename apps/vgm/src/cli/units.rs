@@ -30,6 +30,7 @@ pub struct Units {
 
 /// One file that a run would write.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct UnitRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     schema: Option<u32>,
@@ -61,6 +62,7 @@ struct UnitRow {
 
 /// Names as a list in JSON, or as one field in a CSV table.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum JsonOrTable {
     List(Vec<&'static str>),
@@ -153,5 +155,16 @@ fn line(unit: &Unit, preview: &Preview) -> UnitRow {
         not_played: Some(preview.remarks.not_played.clone()),
         warnings: Some(preview.remarks.warnings.clone()),
         error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-units", schemars::schema_for!(UnitRow));
     }
 }

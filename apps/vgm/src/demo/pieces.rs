@@ -1,4 +1,4 @@
-//! The pieces. Each orchestra has one.
+//! The pieces of music of the demo. Each orchestra plays one of them.
 
 use super::score::{DORIAN, MAJOR, MINOR, MIXOLYDIAN, Piece, REST};
 

@@ -66,7 +66,7 @@ trait Effect: Send {
     fn apply(&mut self, frames: &mut [[f32; 2]]);
 }
 
-/// The effects of one song, in their order.
+/// The effects of one song, in the order in which they are applied.
 pub struct Chain(Vec<Box<dyn Effect>>);
 
 impl Chain {

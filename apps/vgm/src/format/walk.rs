@@ -465,7 +465,7 @@ mod tests {
     };
 
     #[test]
-    fn undefined_bytes_are_skipped_with_a_loss() {
+    fn undefined_bytes_are_skipped_and_reported() {
         for gap in [
             &[0; 3][..],
             &[0x2F],

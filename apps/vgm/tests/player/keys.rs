@@ -1,4 +1,4 @@
-//! All keys, the mouse, and resizing.
+//! Tests of all keys, the mouse, and resizing the terminal.
 
 use crate::demo;
 use crate::terminal::{PLAIN, Terminal};

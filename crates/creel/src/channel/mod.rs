@@ -5,7 +5,6 @@
 //! | [`oneshot`] | one | one | one message in total |
 //! | [`spsc`] | one | one | one message at a time |
 //! | [`bounded`] | many | many | as many messages as you choose |
-//! | [`leaky`] | one | one | as many messages as you choose; a full channel can drop its oldest or newest message |
 //!
 //! The channels work with any executor, because they only use [`std::task::Waker`]. Sending a
 //! message does not allocate. Each channel has `async` methods for tasks, `try_` methods that never
@@ -13,11 +12,11 @@
 //! plain thread calls `recv_blocking`. Receiving is cancel safe. If you drop the future before it
 //! is ready, it has not taken a message.
 //!
-//! We leave out unbounded channels on purpose, because a queue without a bound hides a receiver
+//! A channel that drops messages when it is full is in the crate `creel-media`. We leave out
+//! unbounded channels on purpose, because a queue without a bound hides a receiver
 //! that is too slow.
 
 pub mod bounded;
-pub mod leaky;
 pub mod oneshot;
 pub mod spsc;
 
@@ -168,5 +167,5 @@ impl<T> std::fmt::Display for TrySendError<T> {
 
 impl<T> std::error::Error for TrySendError<T> {}
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;

@@ -196,7 +196,7 @@ impl Waiters {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
     use std::sync::{Arc, Mutex as Log};

@@ -360,7 +360,8 @@ impl fmt::Debug for Joiner<'_> {
 impl Pool {
     /// Runs `a` and `b`, at the same time if another worker is free, and returns both results. The
     /// calling thread runs `a`. It then also runs `b`, unless another worker has started it. Blocks
-    /// until both are done. While the caller waits, it only helps with work that comes from `b`.
+    /// until both are done. While the caller waits, it only helps with work that comes from `b`. After
+    /// one millisecond, a worker also runs jobs of a [`Source`](crate::Source).
     ///
     /// You need no threshold below which a recursion does not call `join`, because a `b` that no
     /// worker takes costs a few nanoseconds. If even that is too much, see
@@ -393,7 +394,7 @@ impl Pool {
     /// joins can run two closures at the same time.
     ///
     /// [`Joiner::join`] does the same as [`join`](Self::join) and costs less. Use it for a recursion
-    /// that does very little between two joins. It has an example.
+    /// that does very little between two joins. [`Joiner::join`] has an example.
     #[inline(always)]
     pub fn recurse<R>(&self, f: impl FnOnce(Joiner<'_>) -> R) -> R {
         match Forker::current(&self.shared().loops) {

@@ -325,7 +325,7 @@ impl Loop<'_> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::super::protocol::call::EPOCH_MASK;
     use crate::{Balance, Pool, Wait, sync::lock};

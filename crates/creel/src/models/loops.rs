@@ -109,7 +109,7 @@ fn results_before_a_panic_are_dropped_once() {
 }
 
 #[test]
-fn resizing_under_a_loop() {
+fn a_pool_can_be_resized_during_a_loop() {
     check(|| {
         run_both(
             pool(1 + draw(3)),

@@ -152,8 +152,7 @@ pub struct Datagram<'a> {
     pub bytes: &'a [u8],
     /// The address of the sender.
     pub from: SocketAddr,
-    /// Whether the datagram was longer than its slot, so that the remaining bytes are lost. On
-    /// systems other than Linux, it is also true for a datagram that fills its slot exactly.
+    /// Whether the datagram was longer than its slot, so that the remaining bytes are lost.
     pub truncated: bool,
     /// The time at which the kernel received the datagram, by the system's clock. It is `None`
     /// unless [`UdpSocket::set_arrival_info`](super::UdpSocket::set_arrival_info) is on.

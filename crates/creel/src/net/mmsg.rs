@@ -11,6 +11,7 @@
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
 
 use super::batch::{CALL_MAX, Outgoing, Piece, Received, Slot};
+use super::io::Left;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -166,11 +167,31 @@ unsafe fn send_all(
 
 /// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
 /// slots, there are no more datagrams.
-pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<Left> {
     match received.slots.len() {
-        1 => receive_one(socket, received),
-        _ => receive_many(socket, received),
+        1 => {
+            receive_one(socket, received)?;
+            // A single slot is always full, which says nothing about further datagrams.
+            Ok(Left::Unknown)
+        }
+        slots => {
+            receive_many(socket, received)?;
+            match received.filled < slots {
+                true => Ok(Left::Nothing),
+                false => Ok(Left::More),
+            }
+        }
     }
+}
+
+/// Receives one datagram from any sender. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    socket.recv_from(bytes)
+}
+
+/// Receives one datagram. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<usize> {
+    socket.recv(bytes)
 }
 
 /// Fills the only slot of `received`. A call for a single message is faster, and its stack frame is
@@ -217,10 +238,29 @@ fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
     Ok(())
 }
 
+/// Receives the datagrams that have arrived, one into each element of `memory`, and describes them
+/// in the slots with the same index. Returns their number, and whether there may be more.
+pub(super) fn receive_pieces<'a>(
+    socket: &UdpSocket,
+    memory: impl Iterator<Item = &'a mut [u8]>,
+    addresses: bool,
+    slots: impl ExactSizeIterator<Item = &'a mut Slot>,
+) -> io::Result<(usize, Left)> {
+    let room = slots.len();
+    let filled = receive_into(socket, memory, addresses, slots)?;
+    let left = match room {
+        // A single slot is always full, which says nothing about further datagrams.
+        1 => Left::Unknown,
+        room if filled < room => Left::Nothing,
+        _ => Left::More,
+    };
+    Ok((filled, left))
+}
+
 /// Receives the datagrams that have arrived, one into each element of `memory`, describes them in
 /// the slots with the same index, and returns their number. There must be as many slots as
 /// elements, and at most [`CALL_MAX`]. If the number is lower, there are no more datagrams.
-pub(super) fn receive_into<'a>(
+fn receive_into<'a>(
     socket: &UdpSocket,
     memory: impl Iterator<Item = &'a mut [u8]>,
     addresses: bool,

@@ -20,7 +20,6 @@
 //! | `read_exact` | **not safe**: bytes that were read are lost |
 //! | `write_all` | **not safe**: an unknown part of the bytes has been written |
 //! | `relay` | **not safe**: bytes that were read and not yet written are lost |
-//! | [`SendQueue::run`] | **not safe**: datagrams that it has taken from the queue are lost |
 //!
 //! If you cancel an operation that is not safe to cancel, close the connection. Alternatively, call
 //! `read` and `write` in a loop, and keep the number of bytes in a variable that outlives the
@@ -65,7 +64,6 @@ mod readiness;
 #[cfg(feature = "futures-io")]
 mod relay;
 mod retry;
-mod send_queue;
 #[cfg(any(test, not(target_os = "linux")))]
 mod single;
 mod source;
@@ -85,7 +83,6 @@ pub use listener::{Accepted, AddressOf, Listen, Listener};
 pub use lookup_host::lookup_host;
 #[cfg(feature = "futures-io")]
 pub use relay::relay;
-pub use send_queue::SendQueue;
 pub use stream::{Connection, ReadHalf, Stream, WriteHalf};
 pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

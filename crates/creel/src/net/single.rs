@@ -2,8 +2,11 @@
 //! makes one call per datagram.
 
 use super::batch::{Outgoing, Received, Slot};
+use super::io::Left;
+use socket2::{MaybeUninitSlice, SockRef};
 use std::io;
-use std::net::UdpSocket;
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 /// Sends as many datagrams of `outgoing` as possible and returns their number.
 pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io::Result<usize> {
@@ -20,31 +23,28 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io:
     Ok(sent)
 }
 
-/// Fills the slots of `received` with the datagrams that have arrived. If it fills fewer than all
-/// slots, there are no more datagrams.
-pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+/// Fills the slots of `received` with the datagrams that have arrived, and returns whether there may
+/// be more.
+pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<Left> {
     received.filled = 0;
     let memory = received.bytes.chunks_exact_mut(received.room);
-    received.filled = receive_into(socket, memory, true, received.slots.iter_mut())?;
-    Ok(())
+    let (filled, left) = receive_pieces(socket, memory, true, received.slots.iter_mut())?;
+    received.filled = filled;
+    Ok(left)
 }
 
-/// Receives the datagrams that have arrived, one into each element of `memory`, describes them in
-/// the slots with the same index, and returns their number. If the number is lower than the number
-/// of slots, there are no more datagrams.
-pub(super) fn receive_into<'a>(
+/// Receives the datagrams that have arrived, one into each element of `memory`, and describes them
+/// in the slots with the same index. Returns their number, and whether there may be more.
+pub(super) fn receive_pieces<'a>(
     socket: &UdpSocket,
     memory: impl Iterator<Item = &'a mut [u8]>,
     _addresses: bool,
     slots: impl ExactSizeIterator<Item = &'a mut Slot>,
-) -> io::Result<usize> {
+) -> io::Result<(usize, Left)> {
     let mut filled = 0;
     for (slot, bytes) in slots.zip(memory) {
-        match socket.recv_from(bytes) {
-            Ok((len, from)) => {
-                // The call does not report whether the datagram was longer than the slot. We assume
-                // so if the slot is full.
-                let truncated = len == bytes.len();
+        match receive_into(socket, bytes) {
+            Ok((len, from, truncated)) => {
                 *slot = Slot {
                     len,
                     segment: 0,
@@ -55,10 +55,47 @@ pub(super) fn receive_into<'a>(
                 filled += 1;
             }
             Err(error) if filled == 0 => return Err(error),
-            Err(_) => break,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((filled, Left::Nothing));
+            }
+            // For example, the system reports that a datagram which we sent has reached no one.
+            // There may be more datagrams after this report. The report itself is lost, because the
+            // call returns the datagrams before it.
+            Err(_) => return Ok((filled, Left::Unknown)),
         }
     }
-    Ok(filled)
+    Ok((filled, Left::More))
+}
+
+/// Receives one datagram from any sender. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv_from(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    let (len, from, _) = receive_into(socket, bytes)?;
+    Ok((len, from))
+}
+
+/// Receives one datagram. Bytes that do not fit into `bytes` are lost.
+pub(super) fn recv(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<usize> {
+    Ok(receive_into(socket, bytes)?.0)
+}
+
+/// Receives one datagram and returns its length in `bytes`, its sender, and whether it was longer.
+/// The functions of the standard library do not return the last one. On Windows, they also fail if
+/// a datagram does not fit.
+fn receive_into(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr, bool)> {
+    let (start, room) = (bytes.as_mut_ptr().cast::<MaybeUninit<u8>>(), bytes.len());
+    // SAFETY: validity: the pointer and the length are those of `bytes`, and every byte is a valid
+    // `MaybeUninit<u8>`. The call below only writes initialized bytes, so `bytes` stays valid.
+    // Aliasing: `bytes` is borrowed mutably and not used until the call has returned.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(start, room) };
+    let mut parts = [MaybeUninitSlice::new(bytes)];
+    let (len, flags, from) = SockRef::from(socket).recv_from_vectored(&mut parts)?;
+    let unspecified = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let from = from.as_socket().unwrap_or(unspecified);
+    // Windows does not return the length of a datagram that it has cut.
+    match flags.is_truncated() {
+        true => Ok((room, from, true)),
+        false => Ok((len.min(room), from, false)),
+    }
 }
 
 /// Returns whether the system can split messages.

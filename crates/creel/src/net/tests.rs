@@ -3,6 +3,7 @@
 
 use super::driver::Driver;
 use super::io;
+use super::io::Left;
 use super::*;
 use crate::worker::parker::{Parker, Poller};
 use crate::worker::woken::wake_all;
@@ -309,6 +310,58 @@ fn one_at_a_time_is_the_same() {
     assert!(super::single::set_arrival_info(&receiver, false).is_ok());
     let error = super::single::receive(&receiver, &mut received).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// The sizes of datagrams for a buffer of `ROOM` bytes, and the order in which they are sent. An
+/// oversized datagram is the first one and a later one.
+const ROOM: usize = 20;
+const SIZES: [usize; 6] = [ROOM + 1, ROOM, ROOM - 1, 0, ROOM + 40, 1];
+
+#[test]
+fn a_batch_marks_exactly_the_datagrams_that_do_not_fit() {
+    let receivers = [super::single::receive, super::mmsg::receive];
+    for receive in receivers {
+        let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        receiver.set_nonblocking(true).unwrap();
+        for size in SIZES {
+            let to = receiver.local_addr().unwrap();
+            sender.send_to(&vec![7; size], to).unwrap();
+        }
+        let mut received = Received::new(8, ROOM);
+        assert_eq!(receive(&receiver, &mut received).unwrap(), Left::Nothing);
+        let got: Vec<_> = received
+            .iter()
+            .map(|d| (d.bytes.len(), d.truncated, d.from))
+            .collect();
+        let from = sender.local_addr().unwrap();
+        let expected = SIZES.map(|size| (size.min(ROOM), size > ROOM, from));
+        assert_eq!(got, expected);
+    }
+}
+
+#[test]
+fn a_single_receive_cuts_the_datagrams_that_do_not_fit() {
+    for (recv, recv_from) in [
+        (
+            super::single::recv as fn(&_, &mut _) -> _,
+            super::single::recv_from as fn(&_, &mut _) -> _,
+        ),
+        (super::mmsg::recv, super::mmsg::recv_from),
+    ] {
+        let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
+        let from = sender.local_addr().unwrap();
+        let mut bytes = [0; ROOM];
+        for size in SIZES {
+            let to = receiver.local_addr().unwrap();
+            sender.send_to(&vec![7; size], to).unwrap();
+            assert_eq!(recv(&receiver, &mut bytes).unwrap(), size.min(ROOM));
+            sender.send_to(&vec![7; size], to).unwrap();
+            let got = recv_from(&receiver, &mut bytes).unwrap();
+            assert_eq!(got, (size.min(ROOM), from));
+        }
+    }
 }
 
 #[test]
@@ -627,7 +680,8 @@ fn polls_of_the_driver_are_counted_and_any_thread_may_poll() {
     let (sender, receiver, to) = pair();
     begin_to_wait(&driver, receiver.recv(&mut [0; 8]));
     let mut counts = 0;
-    for n in 1..=4 {
+    // A system may report a datagram some time after it was sent.
+    for n in 1.. {
         std::thread::scope(|scope| {
             let asked = scope.spawn(|| driver.turn(false).map(|found| found.count));
             counts += asked
@@ -636,9 +690,11 @@ fn polls_of_the_driver_are_counted_and_any_thread_may_poll() {
                 .expect("no other worker polls the driver");
         });
         assert_eq!(driver.attended(), n);
+        if n >= 4 && counts > 0 {
+            break;
+        }
         run(&driver, sender.send_to(b"one", to)).unwrap();
     }
-    assert!(counts > 0);
 }
 
 /// A waker that polls the driver when it is woken, like a worker that is woken immediately.

@@ -129,7 +129,7 @@ impl UdpSocket {
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.reading(|socket| socket.recv(bytes)).await
+        self.reading(|socket| mmsg::recv(socket, bytes)).await
     }
 
     /// Receives a datagram like [`recv`](Self::recv), for futures written by hand. If there is
@@ -147,7 +147,7 @@ impl UdpSocket {
     #[track_caller]
     pub fn poll_recv(&self, cx: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         self.io.poll(cx, Direction::Read, |socket| {
-            Ok((socket.recv(bytes)?, Left::Unknown))
+            Ok((mmsg::recv(socket, bytes)?, Left::Unknown))
         })
     }
 
@@ -167,7 +167,7 @@ impl UdpSocket {
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
     pub async fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        self.reading(|socket| socket.recv_from(bytes)).await
+        self.reading(|socket| mmsg::recv_from(socket, bytes)).await
     }
 
     /// Waits until there may be a datagram. It receives nothing. Call
@@ -233,7 +233,7 @@ impl UdpSocket {
     /// Returns an error of kind [`WouldBlock`](io::ErrorKind::WouldBlock) if there is no datagram.
     /// Otherwise returns the error of the operating system.
     pub fn try_recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        let recv = |socket: &Socket| Ok((socket.recv_from(bytes)?, Left::Unknown));
+        let recv = |socket: &Socket| Ok((mmsg::recv_from(socket, bytes)?, Left::Unknown));
         self.io.try_now(Direction::Read, recv)
     }
 
@@ -374,8 +374,7 @@ impl UdpSocket {
         self.io.poll(cx, Direction::Read, |socket| {
             let memory = memory.iter_mut().map(|memory| &mut **memory);
             let slots = infos.iter_mut().map(|info| &mut info.0);
-            let filled = mmsg::receive_into(socket, memory, true, slots)?;
-            Ok((filled, left(filled, count)))
+            mmsg::receive_pieces(socket, memory, true, slots)
         })
     }
 
@@ -528,18 +527,8 @@ impl UdpSocket {
 
 /// Receives the datagrams that have arrived, at most as many as `received` has slots.
 fn receive_batch(socket: &Socket, received: &mut Received) -> io::Result<(usize, Left)> {
-    mmsg::receive(socket, received)?;
-    Ok((received.filled, left(received.filled, received.slots.len())))
-}
-
-/// Returns how much a call has left in the socket that filled `filled` of `slots` slots.
-fn left(filled: usize, slots: usize) -> Left {
-    match slots {
-        // A single slot is always full, which says nothing about further datagrams.
-        1 => Left::Unknown,
-        slots if filled < slots => Left::Nothing,
-        _ => Left::More,
-    }
+    let left = mmsg::receive(socket, received)?;
+    Ok((received.filled, left))
 }
 
 impl fmt::Debug for UdpSocket {

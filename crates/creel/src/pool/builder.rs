@@ -176,6 +176,9 @@ impl PoolBuilder {
     ///
     /// Two pools of one process use different cores as long as there are enough.
     ///
+    /// On systems without affinity masks, for example macOS, the workers stay unpinned. See
+    /// [`WorkerStats::pinned`](crate::WorkerStats::pinned).
+    ///
     /// ```
     /// use creel::{Placement, Pool};
     ///

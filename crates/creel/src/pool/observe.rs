@@ -151,11 +151,12 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
         let comma = if index > 0 { "," } else { "" };
         write!(
             out,
-            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"urgent\":{},\
+            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"pinned\":{},\"urgent\":{},\
              \"timers\":{},\"events\":{},\"parks\":{},\"parked_ns\":{},\"loop_items\":{},\
              \"loop_pieces\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
             state(shared.slots.at(index)),
             worker.cpus,
+            worker.pinned,
             worker.inbox,
             worker.timers,
             worker.events,

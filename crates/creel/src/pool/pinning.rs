@@ -59,13 +59,36 @@ struct Floor {
     layout: Option<Layout>,
     /// The threads of the workers that have moved to their places and have not ended.
     threads: Vec<Option<Thread>>,
+    /// The workers that the system refused to move to their places. For example, macOS has no
+    /// affinity masks, and on Linux a CPU may have gone offline. These workers count as unpinned.
+    refused: Vec<usize>,
 }
 
 impl Floor {
     /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
     fn pinned_pus(&self, index: usize) -> Option<&CpuSet> {
+        self.place(index).filter(|_| !self.refused.contains(&index))
+    }
+
+    /// Returns the PUs that the layout assigns to worker `index`. `None` if it assigns none.
+    fn place(&self, index: usize) -> Option<&CpuSet> {
         let layout = self.layout.as_ref().filter(|layout| layout.pinned())?;
         layout.assigned().get(index)
+    }
+
+    /// Moves the thread of worker `index` to `pus` by `set`, if the layout assigns them to it. If
+    /// this fails, the thread stays where it is, and the worker counts as unpinned.
+    fn moved(
+        &mut self,
+        index: usize,
+        set: impl FnOnce(&CpuSet) -> Result<(), creel_topology::Error>,
+    ) {
+        let Some(pus) = self.place(index) else { return };
+        let refused = set(pus).is_err();
+        self.refused.retain(|other| *other != index);
+        if refused {
+            self.refused.push(index);
+        }
     }
 
     fn thread(&mut self, index: usize) -> &mut Option<Thread> {
@@ -94,9 +117,8 @@ impl Floor {
             layout.swap(a, b);
         }
         for index in [a, b] {
-            if let (Some(thread), Some(pus)) = (*self.thread(index), self.pinned_pus(index)) {
-                // The CPU may have gone offline. In that case, the thread stays where it is.
-                let _ = affinity::set_of(thread, pus);
+            if let Some(thread) = *self.thread(index) {
+                self.moved(index, |pus| affinity::set_of(thread, pus));
             }
         }
     }
@@ -117,7 +139,7 @@ impl Available {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
         // A model uses the same number on every machine.
-        let threads = || match cfg!(shuttle) {
+        let threads = || match cfg!(creel_shuttle) {
             true => 4,
             false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
         };
@@ -150,7 +172,7 @@ impl Available {
 
 impl World {
     fn find() -> Option<Arc<Self>> {
-        if cfg!(any(loom, shuttle, miri)) {
+        if cfg!(any(creel_loom, creel_shuttle, miri)) {
             return None; // in models and Miri, threads are not OS threads
         }
         let machine = Machine::detect().ok()?;
@@ -181,6 +203,13 @@ impl Pinning {
         let Some(world) = &self.world else {
             return Ok(());
         };
+        // Without masks, a layout would only claim places that no worker takes.
+        if matches!(
+            affinity::current(),
+            Err(creel_topology::Error::Unsupported(_))
+        ) {
+            return Ok(());
+        }
         let mut floor = lock(&self.floor);
         let layout = &mut floor.layout;
         let mut ledger = ledger();
@@ -188,7 +217,10 @@ impl Pinning {
             ledger.release(old);
         }
         match ledger.assign(&world.machine, &world.allowed, workers, placement) {
-            Ok(new) => *layout = Some(new),
+            Ok(new) => {
+                *layout = Some(new);
+                floor.refused.clear();
+            }
             Err(error) => {
                 layout.iter().for_each(|old| ledger.add(old));
                 return Err(error);
@@ -249,10 +281,15 @@ impl Pinning {
         let pus = self.pus_in(&floor, index);
         local(&WORLD, |world| world.replace(self.world.clone()));
         *floor.thread(index) = self.world.as_ref().and_then(|_| Thread::current());
-        if !pus.is_empty() && affinity::current().is_ok_and(|now| now != pus) {
-            // A CPU may have gone offline in the meantime. In that case, the thread stays where it
-            // is.
-            let _ = affinity::set(&pus);
+        let go = |pus: &CpuSet| match affinity::current()? == *pus {
+            true => Ok(()),
+            false => affinity::set(pus),
+        };
+        if floor.place(index).is_some() {
+            floor.moved(index, go);
+        } else if !pus.is_empty() {
+            // A CPU may have gone offline. In that case, the thread stays where it is.
+            let _ = go(&pus);
         }
         version
     }
@@ -324,4 +361,43 @@ impl Drop for Pinning {
 
 fn ledger() -> impl std::ops::DerefMut<Target = Ledger> {
     LEDGER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(all(test, target_os = "linux", not(any(creel_loom, creel_shuttle, miri))))]
+mod tests {
+    use super::*;
+
+    /// Returns the places of a pool on a machine that has more CPUs than this one.
+    fn large_machine() -> Pinning {
+        let machine = Machine::synthetic("core:8000 pu:1").unwrap();
+        let allowed = machine.allowed().clone();
+        Pinning {
+            world: Some(Arc::new(World { machine, allowed })),
+            asked: Some(Placement::Cores),
+            floor: Mutex::default(),
+            version: AtomicUsize::new(0),
+        }
+    }
+
+    #[test]
+    fn a_worker_that_the_system_refuses_to_pin_counts_as_unpinned() {
+        let pinning = large_machine();
+        pinning.pin_as_configured(8_000).unwrap();
+        let before = affinity::current().unwrap();
+        std::thread::spawn(move || {
+            let (absent, here) = (7_999, before.first().unwrap());
+            pinning.attach(absent);
+            assert_eq!(affinity::current().unwrap(), before);
+            assert_eq!(pinning.pinned_pus(absent), None);
+            assert_eq!(pinning.pus_of(absent).len(), 8_000);
+            pinning.attach(here);
+            let there = Some(CpuSet::from_iter([here]));
+            assert_eq!(pinning.pinned_pus(here), there);
+            // A worker may lose its place to another one, without a CPU for it to go to.
+            lock(&pinning.floor).swap(here, 7_998);
+            assert_eq!(pinning.pinned_pus(here), None);
+        })
+        .join()
+        .unwrap();
+    }
 }

@@ -116,6 +116,7 @@ impl Shared {
     pub(crate) fn stats(&self) -> PoolStats {
         let stats = |index| WorkerStats {
             cpus: self.pinning.pus_of(index),
+            pinned: self.pinning.pinned_pus(index).is_some(),
             ..self.slots.at(index).stats()
         };
         let workers = self.slots.workers();

@@ -236,7 +236,7 @@ impl Pool {
             }
             spin_loop();
             let now = now_ns();
-            if now - *since.get_or_insert(now) >= SPIN_NS || cfg!(shuttle) {
+            if now - *since.get_or_insert(now) >= SPIN_NS || cfg!(creel_shuttle) {
                 let work = || shared.work_once(slot);
                 Waiter::current().wait_looking(Some(LOOK_EVERY), &done, work);
                 return;

@@ -164,7 +164,7 @@ fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u
         if now - last > PREEMPTED_NS {
             return (Spun::Preempted, now - begin);
         }
-        if now - begin >= limit() || cfg!(any(loom, shuttle)) {
+        if now - begin >= limit() || cfg!(any(creel_loom, creel_shuttle)) {
             return (Spun::InVain, now - begin);
         }
         last = now;

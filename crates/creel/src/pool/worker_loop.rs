@@ -35,7 +35,7 @@ struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() && !cfg!(shuttle) {
+        if std::thread::panicking() && !cfg!(creel_shuttle) {
             eprintln!("creel: a worker's thread has panicked; ending the process");
             std::process::abort();
         }

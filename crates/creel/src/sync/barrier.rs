@@ -10,7 +10,7 @@
 //! We do not cover processes that were forked without `exec`, because their threads do not belong
 //! to the pool.
 
-#[cfg(all(target_os = "linux", not(loom), not(shuttle), not(miri)))]
+#[cfg(all(target_os = "linux", not(creel_loom), not(creel_shuttle), not(miri)))]
 mod pair {
     use rustix::thread::{MembarrierCommand, membarrier};
     use std::sync::Once;
@@ -46,13 +46,13 @@ mod pair {
     }
 }
 
-#[cfg(any(not(target_os = "linux"), loom, shuttle, miri))]
+#[cfg(any(not(target_os = "linux"), creel_loom, creel_shuttle, miri))]
 mod pair {
     use std::sync::atomic::Ordering;
 
-    #[cfg(loom)]
+    #[cfg(creel_loom)]
     use loom::sync::atomic::fence;
-    #[cfg(not(loom))]
+    #[cfg(not(creel_loom))]
     use std::sync::atomic::fence;
 
     pub(crate) fn prepare() {}

@@ -523,7 +523,8 @@ fn task_of(data: *const ()) -> Task {
 
 unsafe fn clone(data: *const ()) -> RawWaker {
     // Under loom we cannot use this thread-local, because loom's threads share it.
-    let spare = !cfg!(loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
+    let spare =
+        !cfg!(creel_loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
     if spare {
         local(&SPARE, |place| place.set(ptr::null_mut()));
     } else {
@@ -536,7 +537,7 @@ unsafe fn clone(data: *const ()) -> RawWaker {
 #[inline]
 pub(super) fn woken_by(waker: &Waker) -> Option<Task> {
     // Under loom we cannot use thread-locals, because loom's threads share them.
-    (!cfg!(loom) && ptr::eq(waker.vtable(), &WAKER)).then(|| task_of(waker.data()))
+    (!cfg!(creel_loom) && ptr::eq(waker.vtable(), &WAKER)).then(|| task_of(waker.data()))
 }
 
 /// The number of bytes of a cell, and of the memory behind it, that a wake-up prefetches into the

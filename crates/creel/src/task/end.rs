@@ -1,4 +1,4 @@
-//! The end of a pool's tasks.
+//! Runs tasks of stuck workers, and cancels and drops all tasks when the pool ends.
 
 use super::local::{self, LocalScheduler};
 use super::slab::Heap;

@@ -34,10 +34,10 @@ impl TaskId {
 /// Returns the id of the task that awaits this future, or `None` in `block_on`.
 ///
 /// ```
-/// use creel::{channel::leaky::{self, Leak, Sender}, task::{self, TaskId}};
+/// use creel::{channel::bounded::{self, Sender}, task::{self, TaskId}};
 ///
-/// /// Waits for a place, but not where the caller is who takes out.
-/// async fn put(tx: &mut Sender<u32>, n: u32, takes: Option<TaskId>) -> bool {
+/// /// Waits until there is room, except in the task that makes the room.
+/// async fn put(tx: &Sender<u32>, n: u32, takes: Option<TaskId>) -> bool {
 ///     match task::id().await == takes {
 ///         true => tx.try_send(n).is_ok(),
 ///         false => tx.send(n).await.is_ok(),
@@ -45,11 +45,11 @@ impl TaskId {
 /// }
 ///
 /// let pool = creel::Pool::builder().workers(1).build()?;
-/// let (mut tx, mut rx) = leaky::channel(1, Leak::No);
+/// let (tx, rx) = bounded::channel(1);
 /// let stage = pool.spawn(async move {
 ///     let takes = task::id().await;
-///     assert!(put(&mut tx, 1, takes).await);
-///     assert!(!put(&mut tx, 2, takes).await); // it is full
+///     assert!(put(&tx, 1, takes).await);
+///     assert!(!put(&tx, 2, takes).await); // it is full
 ///     rx.recv().await
 /// });
 /// let id = stage.id();

@@ -305,7 +305,7 @@ impl<T> fmt::Debug for JoinSet<T> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
     use crate::Pool;

@@ -59,7 +59,7 @@ impl Lifo {
     #[inline]
     pub(super) unsafe fn put(&self, task: Task) {
         debug_assert!(self.is_empty());
-        if cfg!(loom) {
+        if cfg!(creel_loom) {
             // Loom does not know that an exchange directly follows the value that it has read in
             // the modification order. With a store, it would let the holder read the thief's null
             // instead of this task.

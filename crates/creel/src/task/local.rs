@@ -117,7 +117,7 @@ pub(super) struct LocalContext<'a> {
 /// task is not bound.
 #[inline]
 pub(super) fn current_for<'a>(task: Task) -> Option<LocalContext<'a>> {
-    if cfg!(loom) {
+    if cfg!(creel_loom) {
         return None;
     }
     let context = current()?;
@@ -159,7 +159,7 @@ pub(super) fn may_attach() -> bool {
 /// Returns the heap of the local scheduler that this thread holds.
 #[inline]
 pub(super) fn heap() -> Option<NonNull<Heap>> {
-    if cfg!(loom) {
+    if cfg!(creel_loom) {
         return None;
     }
     let current = local(&CURRENT, Cell::get).filter(|current| !current.scheduler.is_null())?;
@@ -172,7 +172,7 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     // A block is reused as plain memory, which does not work with the atomics of a model checker.
-    if cfg!(shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
+    if cfg!(creel_shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
         return None;
     }
     // SAFETY: this thread holds the local scheduler and therefore owns its heap, which is alive.

@@ -17,14 +17,13 @@
 //!   part of a `block_on` caller, and `context`, which pool's code a thread runs.
 //! - `spawn` and `end`, the beginning and the end of tasks, and `seeded`, the deterministic mode.
 //! - For programs, `background`, `budget` and `yield_now` wrap futures, `join_set` and `token`
-//!   group tasks, `id` identifies a task, and [`control`] starts and pauses one.
+//!   group tasks, and `id` identifies a task.
 
 mod background;
 mod block_on_driver;
 mod budget;
 mod cell;
 mod context;
-pub mod control;
 mod end;
 mod id;
 mod inject;
@@ -60,5 +59,5 @@ pub(crate) use local::{block_for_channel, free_channel, runs_tasks_of};
 pub(crate) use steal::Progress;
 pub(crate) use tasks::Tasks;
 
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;

@@ -17,9 +17,9 @@ use crossbeam_utils::CachePadded;
 /// The number of hints that a thief checks to find one that is not stale.
 const LOOKS: usize = 32;
 /// The number of hints that a thief copies.
-const COPIES: usize = if cfg!(loom) { 1 } else { 15 };
+const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
 /// The length of the first buffer.
-const LEN_MIN: usize = if cfg!(loom) { 4 } else { 256 };
+const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
 
 struct Buffer {
     /// The hints. They are stored with release and loaded with acquire, because a thief may find a

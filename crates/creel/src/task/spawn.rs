@@ -84,7 +84,7 @@ where
     }
     match context::worker() {
         Some((tasks, index)) => tasks.spawn_bound(index, future),
-        None => panic!("task::spawn_local on a thread that is no pool's worker"),
+        None => panic!("task::spawn_local on a thread that is not a worker of a pool"),
     }
 }
 

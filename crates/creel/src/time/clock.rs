@@ -9,7 +9,7 @@
 use crate::sync::Mutex;
 use crate::worker::panics::RunAll;
 use std::fmt;
-#[cfg(all(target_os = "linux", not(shuttle)))]
+#[cfg(all(target_os = "linux", not(creel_shuttle)))]
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",
-    not(any(loom, shuttle, miri))
+    not(any(creel_loom, creel_shuttle, miri))
 ))]
 use super::counter::nanos as stamp_nanos;
 #[cfg(not(all(
     target_os = "linux",
     target_arch = "x86_64",
-    not(any(loom, shuttle, miri))
+    not(any(creel_loom, creel_shuttle, miri))
 )))]
 use system_nanos as stamp_nanos;
 
@@ -61,7 +61,11 @@ impl Epoch {
         Epoch {
             instant: Instant::now(),
             // The clock of a model restarts at 0 in each run of the model.
-            nanos: if cfg!(shuttle) { 0 } else { system_nanos() },
+            nanos: if cfg!(creel_shuttle) {
+                0
+            } else {
+                system_nanos()
+            },
         }
     }
 
@@ -76,7 +80,7 @@ impl Epoch {
 
 /// Returns the clock of `Instant` as a number of nanoseconds since an unspecified origin. We do not
 /// use `Instant::elapsed`, because it takes three times as long.
-#[cfg(all(target_os = "linux", not(shuttle)))]
+#[cfg(all(target_os = "linux", not(creel_shuttle)))]
 #[inline]
 pub(super) fn system_nanos() -> u64 {
     // We call the C library here. The `rustix` crate would find the fast call of the kernel in the
@@ -92,12 +96,12 @@ pub(super) fn system_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-#[cfg(all(shuttle, not(loom)))]
+#[cfg(all(creel_shuttle, not(creel_loom)))]
 pub(super) fn system_nanos() -> u64 {
     crate::sync::now_ns()
 }
 
-#[cfg(all(not(target_os = "linux"), not(shuttle)))]
+#[cfg(all(not(target_os = "linux"), not(creel_shuttle)))]
 pub(super) fn system_nanos() -> u64 {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     nanos(ORIGIN.get_or_init(Instant::now).elapsed())

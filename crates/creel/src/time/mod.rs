@@ -14,7 +14,7 @@ mod clock;
 #[cfg(all(
     target_os = "linux",
     target_arch = "x86_64",
-    not(any(loom, shuttle, miri))
+    not(any(creel_loom, creel_shuttle, miri))
 ))]
 mod counter;
 mod interval;

@@ -14,7 +14,7 @@ use std::mem::MaybeUninit;
 
 /// The maximum number of pending timers. A task can be polled several times in one turn and add a
 /// pending timer each time. Must be a power of two.
-pub(super) const LEN: usize = if cfg!(loom) { 2 } else { 256 };
+pub(super) const LEN: usize = if cfg!(creel_loom) { 2 } else { 256 };
 
 /// The ring.
 pub(super) struct PendingTimers<T> {
@@ -98,7 +98,7 @@ impl<T> Drop for PendingTimers<T> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
     use std::sync::Arc;
@@ -140,7 +140,7 @@ mod tests {
 
 /// Loom models of one writer and two readers that take turns under a lock, in every interleaving up
 /// to a bound.
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model {
     use super::*;
     use loom::sync::{Arc, Mutex};

@@ -239,7 +239,7 @@ fn a_rescued_task_finds_its_timer_due_where_it_runs() {
 }
 
 #[test]
-fn a_worker_arms_timers_although_its_predecessor_is_not_done() {
+fn a_worker_arms_timers_before_the_previous_one_is_done() {
     let mut serving = Serving::new();
     let wakes = Arc::new(Count::default());
     let timers = Arc::clone(&serving.bench.timers);

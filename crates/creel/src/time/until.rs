@@ -92,7 +92,7 @@ fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>)
     is_ready
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
     use std::future::{pending, ready};

@@ -54,7 +54,11 @@ impl Drop for Outer {
 /// Runs `poll`, which is the poll of a task, with a budget of its own.
 #[inline(always)]
 pub(crate) fn fresh<R>(poll: impl FnOnce() -> R) -> R {
-    let _outer = Outer::replace(if cfg!(loom) { UNLIMITED } else { PER_POLL });
+    let _outer = Outer::replace(if cfg!(creel_loom) {
+        UNLIMITED
+    } else {
+        PER_POLL
+    });
     poll()
 }
 
@@ -120,7 +124,7 @@ fn refuse(cx: &mut Context<'_>, left: i64) -> bool {
     true
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
     use std::task::Waker;

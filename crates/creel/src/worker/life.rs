@@ -121,7 +121,7 @@ impl WorkerThread {
     }
 
     /// Records that a thread is running that was not started here.
-    #[cfg(all(test, loom))]
+    #[cfg(all(test, creel_loom))]
     pub(crate) fn mark_running(&self) {
         self.alive.store(true, Ordering::SeqCst);
     }

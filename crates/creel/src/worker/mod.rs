@@ -12,7 +12,7 @@ pub(crate) mod idle;
 pub(crate) mod inbox;
 pub(crate) mod knobs;
 pub(crate) mod life;
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;
 pub(crate) mod panics;
 pub(crate) mod parker;

@@ -161,7 +161,7 @@ impl Parker {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
 

@@ -100,6 +100,10 @@ pub struct TaskStats {
 pub struct WorkerStats {
     /// The CPUs that the worker may run on. Empty if the system does not report them.
     pub cpus: CpuSet,
+    /// Whether the pool has pinned the worker to `cpus`, or will do so when its thread starts. It is
+    /// false if the system refused, for example because it has no affinity masks. In this case the
+    /// worker may run on any CPU that the process may use.
+    pub pinned: bool,
     /// Whether the worker has a thread.
     pub started: bool,
     /// The number of inbox jobs that the worker has run, which are closures of `run_on` and
@@ -132,6 +136,7 @@ impl Counters {
     pub(crate) fn read(&self, started: bool) -> WorkerStats {
         WorkerStats {
             cpus: CpuSet::new(),
+            pinned: false,
             started,
             inbox: self.inbox.get(),
             timers: self.timers.get(),

@@ -41,7 +41,9 @@ impl Waiter {
             return Self::Worker(slots, index);
         }
         // When a thread ends, its thread-locals are gone. Under loom, threads share theirs.
-        let kept = (!cfg!(loom)).then(|| local(&WORD, Arc::clone)).flatten();
+        let kept = (!cfg!(creel_loom))
+            .then(|| local(&WORD, Arc::clone))
+            .flatten();
         Self::Thread(kept.unwrap_or_else(|| Arc::new(WaitWord::new(QUIET))))
     }
 

@@ -16,8 +16,8 @@ mod order;
 use std::fs;
 use std::path::Path;
 
-use crate::affinity;
 use crate::read::{self, Detail};
+use crate::system;
 use crate::types::{
     Cache, CacheKind, Constraint, Core, CpuSet, Die, Error, Kind, NumaNode, Package, Parts, shown,
 };
@@ -55,8 +55,10 @@ pub struct Machine {
 impl Machine {
     /// Reads the machine on which this thread runs, and the part of it that this thread may use.
     ///
-    /// This reads some files, so it may block for some milliseconds. On systems other than Linux it
-    /// reports only the number of PUs.
+    /// On Linux, this reads some files, so it may block for some milliseconds. On Windows, it reports
+    /// cores, caches, packages, NUMA nodes, kinds of cores, affinity masks and the CPU rate of the
+    /// job object. On macOS, it reports cores, shared caches and kinds of cores. On FreeBSD, it
+    /// reports the affinity mask. On other systems, it reports only the number of PUs.
     ///
     /// On Linux, this never fails, because no file may keep a program from starting. If a file is
     /// unusable or contradicts another, [`notes`](Machine::notes) says so. The affinity mask is the
@@ -103,17 +105,19 @@ impl Machine {
     }
 
     /// Reads the running system.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn here(detail: Detail) -> Result<Machine, Error> {
-        if cfg!(target_os = "linux") {
-            let mask = affinity::current().ok();
-            return Ok(Machine::started(Path::new("/"), mask.as_ref(), detail));
-        }
-        let pus = std::thread::available_parallelism()
-            .map_err(|_| Error::Unsupported("count of its PUs"))?;
-        Ok(Machine::assemble(Parts {
-            online: CpuSet::range(0, pus.get() - 1),
-            ..Parts::default()
-        }))
+        let mask = system::mask_of_files().ok();
+        Ok(Machine::started(Path::new("/"), mask.as_ref(), detail))
+    }
+
+    /// Reads the running system, which describes itself by a few calls. They all cost the same.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn here(_: Detail) -> Result<Machine, Error> {
+        let parts = system::parts();
+        parts
+            .map(Machine::assemble)
+            .ok_or(Error::Unsupported("counting its PUs"))
     }
 
     /// Reads a machine like [`detect`](Machine::detect), but from the files below `root`, and for a

@@ -7,11 +7,15 @@
 //! may contradict it. For example, in a container lxcfs shows a list of online PUs that need not be
 //! those on which the container runs. We then use both, and add a note.
 
+#[cfg(any(target_vendor = "apple", test))]
+pub(crate) mod apple;
 mod cgroup;
 mod cpuinfo;
 pub(crate) mod synthetic;
 mod sysfs;
 mod tree;
+#[cfg(any(windows, test))]
+pub(crate) mod windows;
 
 use std::path::Path;
 

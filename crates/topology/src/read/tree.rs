@@ -231,7 +231,7 @@ const NO_ANSWER: &[i32] = &[
 #[cfg(not(unix))]
 const NO_ANSWER: &[i32] = &[];
 
-/// Reads up to one byte more than `bytes_max`, in as few calls as a short file needs.
+/// Reads at most `bytes_max` and 4,096 bytes, in as few calls as a short file needs.
 fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut start = [0; 4096];

@@ -166,6 +166,10 @@ pub enum KindSource {
     CppcHighest,
     /// Whether the cores share a level 3 cache. Low-power cores may have none.
     SharedCache,
+    /// The efficiency classes of Windows.
+    EfficiencyClass,
+    /// The performance levels of macOS.
+    PerformanceLevel,
     /// The description of a synthetic machine.
     Description,
 }

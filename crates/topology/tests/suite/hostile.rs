@@ -85,7 +85,7 @@ fn some_pus(dice: &mut Dice) -> CpuSet {
     (0..1 + dice.below(8)).map(|_| dice.below(bound)).collect()
 }
 
-/// Returns a text that contradicts the other files, or is no text at all.
+/// Returns a text that contradicts the other files, or is not a text at all.
 fn contradiction(dice: &mut Dice) -> Vec<u8> {
     match dice.below(9) {
         0 => Vec::new(),

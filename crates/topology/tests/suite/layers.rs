@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// The modules of the crate's root, the lowest layer first, each with the modules from which it may
 /// import.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("types", &[]),
     ("read", &["types"]),
-    ("affinity", &["types"]),
+    ("system", &["types", "read"]),
+    ("affinity", &["types", "system"]),
     ("neighbours", &["types"]),
-    ("machine", &["types", "read", "affinity"]),
+    ("machine", &["types", "read", "system"]),
     ("budget", &["types", "machine"]),
     ("placement", &["types", "machine"]),
 ];

@@ -10,6 +10,7 @@ mod layers;
 mod mutation;
 mod nodes;
 mod placement;
+#[cfg(target_os = "linux")]
 mod real_cgroups;
 mod support;
 mod synthetic;

@@ -16,7 +16,8 @@ type Share = (usize, Vec<f32>);
 /// Measures fork_union with one share per thread. Its threads spin between the products.
 pub fn fork_union(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Result<f64> {
     let pool = fork_union::ThreadPool::try_spawn(workers);
-    let mut pool = pool.map_err(|error| anyhow!("fork_union: {error:?}"))?;
+    let mut pool =
+        pool.map_err(|error| anyhow!("cannot create a pool of fork_union: {error:?}"))?;
     let mut shares: Vec<Share> = vec![Share::default(); workers];
     Ok(decoder.measure(plan, |model, matrix, input, output| {
         let len = matrix.rows.div_ceil(workers);

@@ -27,7 +27,8 @@ where
 }
 
 fn fork_union(workers: usize) -> anyhow::Result<fork_union::ThreadPool> {
-    fork_union::ThreadPool::try_spawn(workers).map_err(|error| anyhow!("fork_union: {error:?}"))
+    let pool = fork_union::ThreadPool::try_spawn(workers);
+    pool.map_err(|error| anyhow!("cannot create a pool of fork_union: {error:?}"))
 }
 
 /// Returns fork_union with one share per thread. Each thread runs an ordinary loop over its share.

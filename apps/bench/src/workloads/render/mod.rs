@@ -141,7 +141,7 @@ fn independent(request: Request) -> Subject {
         let samples = running.into_iter().map(sample::Running::end);
         let samples: Vec<Sample> = samples
             .collect::<Result<_, _>>()
-            .context("one of the processes failed")?;
+            .context("one of the render processes failed")?;
         let values: Vec<_> = samples.iter().map(Sample::values).collect();
         let each = |index: usize| values.iter().map(move |values| values[index]);
         let largest = |index| each(index).fold(f64::NAN, f64::max);

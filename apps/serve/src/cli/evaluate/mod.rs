@@ -121,6 +121,7 @@ pub struct Evaluate {
 
 /// The environment in which a service is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
     /// With no other load on the machine
@@ -152,6 +153,7 @@ struct Subject {
 
 /// The result of one run.
 #[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {
     place: Place,
     subject: String,
@@ -180,6 +182,7 @@ struct Row {
 
 /// The capacity in one place.
 #[derive(Clone, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Measured {
     place: Place,
     capacity_per_second: f64,
@@ -187,6 +190,7 @@ struct Measured {
 
 /// The body of the JSON report.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Body<'a> {
     places: &'a [Measured],
     runs: &'a [Row],
@@ -517,4 +521,18 @@ fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64>
         std::thread::park_timeout(after);
         memory.now_bytes()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema(
+            "creel-serve-evaluate",
+            schemars::schema_for!(creel_console::Document<Body<'_>>),
+        );
+    }
 }

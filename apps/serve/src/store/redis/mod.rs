@@ -39,11 +39,12 @@ const RECONNECT_MIN: Duration = Duration::from_millis(10);
 const RECONNECT_MAX: Duration = Duration::from_millis(250);
 /// The pause after the server has rejected our login. The server logs each attempt.
 const RECONNECT_AUTH: Duration = Duration::from_secs(1);
-/// How long a connection must last, so that we do not pause long after it.
+/// If an attempt lasts longer than this, including the time to connect, the next pause is
+/// [`RECONNECT_MIN`]. So an attempt to connect that runs into its timeout resets the pause, too.
 const STABLE: Duration = Duration::from_secs(1);
 /// The time between two probes, which are writes that change nothing.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-/// The maximum number of requests in one batch.
+/// The maximum number of requests that are added to the first one of a batch.
 const BATCH: usize = 1024;
 
 /// The key of the counter.

@@ -1,4 +1,4 @@
-//! Traffic lights of SUMO networks.
+//! Reads the traffic lights of SUMO networks.
 //!
 //! From the program of a traffic light, each edge gets the longest green phase of any of its lanes.
 

@@ -211,7 +211,8 @@ impl Reading {
         if !open {
             return Ok(());
         }
-        // A lane change does not exist in a queue model, and neither does a shape.
+        // We accept these attributes without a note, because a queue model has no lane changes or
+        // shapes.
         let known = [
             "id",
             "index",

@@ -1,4 +1,4 @@
-//! ReplayGain in the player.
+//! Computes the ReplayGain of the songs that the player plays.
 //!
 //! We measure a song before it starts, which takes up to a second. While it plays, a thread
 //! measures the next song, so that the next song starts without a pause. For album gain, we measure

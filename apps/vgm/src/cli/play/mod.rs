@@ -218,7 +218,7 @@ impl Play {
             let message = "nothing to play: the paths contain no songs";
             return Err(Failure::new(exit, message).into());
         }
-        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
         let (rate, name) = (
             config.sample_rate.unwrap_or(44_100),
             config.sink.as_deref().unwrap_or("auto"),

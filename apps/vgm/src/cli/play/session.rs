@@ -115,6 +115,7 @@ impl PlayerSession {
             audible: controls.voice_mask() >> place.min(63) & 1 == 1,
         };
         Status {
+            schema: creel_console::SCHEMA,
             state: match (controls.is_drained(), controls.is_paused()) {
                 (true, _) => "ended",
                 (_, true) => "paused",
@@ -192,7 +193,9 @@ pub fn frame_in_length(track: &Track, frame: u64) -> u64 {
 
 /// The status, as `ctl status --json` prints it.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Status {
+    schema: u32,
     state: &'static str,
     queue_position: Option<usize>,
     songs: usize,
@@ -224,7 +227,19 @@ pub struct Status {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Voice {
     name: String,
     audible: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use creel_console::documented;
+
+    #[test]
+    fn the_published_schema_matches_the_types() {
+        documented::check_schema("creel-vgm-ctl-status", schemars::schema_for!(Status));
+    }
 }

@@ -58,7 +58,7 @@ const RESCAN_INTERVAL: Duration = Duration::from_secs(2);
 impl Serve {
     /// Serves until interrupted.
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        let interrupt = Interrupt::install().context("cannot handle Ctrl-C")?;
+        let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
         // We open the port first, so that the user does not wait for the index before learning that
         // the port is in use.
         let listener = http::listen(self.port)?;

@@ -341,7 +341,7 @@ impl Site {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
 

@@ -5,7 +5,7 @@
 //! fewer of the program's own instructions, and therefore waits longer for memory. A recursion
 //! usually has many more small forks than large ones, so we do not offer the small ones.
 //!
-//! We find the depth by measuring, anew in each outermost join:
+//! We find the depth by measuring, again in each outermost join:
 //!
 //! 1. The first [`LEARN`] forks are all offered. After that we time forks, and still offer all of
 //!    them. Once [`TINY_FIRST`] of them were shorter than [`LEAF`], the cutoff lies just below the
@@ -20,7 +20,7 @@
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// The time that everything below one fork at the edge should take, in units of [`stamp`], which is
+/// The time that the first closure of a fork at the edge should take, in units of [`stamp`]. It is
 /// about a microsecond.
 const LEAF: u64 = 2_000;
 /// The number of forks that are offered in any case.
@@ -30,7 +30,7 @@ const TINY_FIRST: usize = 4;
 const TINY: usize = 8;
 /// The maximum number of joins below one fork at the edge.
 const CREDIT: usize = 1_024;
-/// The number of levels by which the edge moves down if it is much too high.
+/// How far below the fork the cutoff moves if the edge is much too high, in levels.
 const DOWN: usize = 4;
 
 /// The cutoff of the recursion that a thread is in. Only this thread writes it. A thief reads where
@@ -47,7 +47,7 @@ pub(in crate::loops) struct Cutoff {
     below: AtomicBool,
     /// The number of forks so far, while the thread is learning.
     forks: AtomicUsize,
-    /// The number of short forks since the last move.
+    /// The number of short forks since the last move, or the last fork that was not short.
     tiny: AtomicUsize,
 }
 
@@ -71,10 +71,10 @@ fn set(value: &AtomicUsize, to: usize) {
 /// Returns a time in units of roughly half a nanosecond to a nanosecond.
 #[inline(always)]
 pub(in crate::loops) fn stamp() -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(miri), not(loom), not(shuttle)))]
+    #[cfg(all(target_arch = "x86_64", not(miri), not(creel_loom), not(creel_shuttle)))]
     // SAFETY: every x86-64 processor has this instruction.
     return unsafe { std::arch::x86_64::_rdtsc() } / 2;
-    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom), not(shuttle))))]
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(creel_loom), not(creel_shuttle))))]
     return crate::sync::now_ns();
 }
 
@@ -112,7 +112,7 @@ impl Cutoff {
         from
     }
 
-    /// Returns whether the next join is a call.
+    /// Returns whether the next join is a call. Takes one credit if so.
     #[inline(always)]
     pub(in crate::loops) fn is_below(&self) -> bool {
         let credit = get(&self.credit);

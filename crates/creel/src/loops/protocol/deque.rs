@@ -29,7 +29,11 @@ use crossbeam_utils::CachePadded;
 use std::ptr::{self, NonNull};
 
 /// The number of forks that a deque can hold at first. It grows for a deeper recursion.
-const ENTRIES: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+const ENTRIES: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    64
+};
 
 pub(super) struct Deque {
     own: CachePadded<Own>,
@@ -247,8 +251,8 @@ impl Deque {
     }
 }
 
-/// A model for loom. Run it with `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release deque`.
-#[cfg(all(test, loom))]
+/// A model for loom. Run it with `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib deque`.
+#[cfg(all(test, creel_loom))]
 mod model {
     use super::*;
     use loom::{cell::UnsafeCell as Checked, model::Builder, thread};

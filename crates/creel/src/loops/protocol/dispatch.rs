@@ -95,7 +95,7 @@ unsafe impl Sync for Down {}
 // point to.
 unsafe impl Send for Down {}
 
-#[cfg(all(target_pointer_width = "64", not(any(loom, shuttle))))]
+#[cfg(all(target_pointer_width = "64", not(any(creel_loom, creel_shuttle))))]
 const _: () = assert!(size_of::<Down>() == 64, "one mailbox");
 
 impl Down {

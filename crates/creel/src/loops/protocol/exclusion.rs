@@ -98,7 +98,7 @@ impl Exclusion {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
 
@@ -110,9 +110,9 @@ mod tests {
         Table::new(|_| CachePadded::new(Share::new()))
     }
 
-    /// Returns how long `span` ns of such loops take on two workers, divided by their duration on
-    /// one thread. `taken(now)` returns until when another process keeps the CPU of the second
-    /// worker.
+    /// Runs such loops on two workers for `span` ns of simulated time. Returns the time per loop,
+    /// divided by its duration on one thread. If another process has the CPU of the second worker,
+    /// `taken(now)` returns the time at which the worker gets its CPU back.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
         let (mut exclusion, shares) = (Exclusion::default(), shares());
         let (mut now, mut done) = (0, 0);

@@ -27,11 +27,12 @@
 //!
 //! # Waiting for a stolen fork
 //!
-//! The owner of a stolen fork helps the thief meanwhile, by stealing back forks that belong to the
+//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong to the
 //! stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork, each
 //! fork in its deque from a certain index on was created inside the stolen one. Therefore the owner
 //! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
-//! plain recursion.
+//! plain recursion. There is one exception (`apart.rs`): after one millisecond, a worker also runs
+//! jobs of the program's own queues, because the stolen fork may wait for one of them.
 
 mod apart;
 
@@ -67,11 +68,11 @@ use std::{
 
 /// The age at which forks may be stolen, counted from the moment at which their thread began to
 /// fork. It is about the time that a steal costs both threads.
-const PATIENCE_NS: u64 = if cfg!(shuttle) { 0 } else { 3_000 };
+const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
 /// A thread that has notified a worker of its forks waits for at least this time before it notifies
 /// the next one. The time doubles, up to the second value, while nobody steals from it.
-const OFFER_NS: u64 = if cfg!(shuttle) { 0 } else { 10_000 };
-const OFFER_MAX_NS: u64 = if cfg!(shuttle) { 0 } else { 500_000 };
+const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
+const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 /// How long a thief that has stolen something looks for more before it becomes idle.
 const LOOK_NS: u64 = 5_000;
 /// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
@@ -196,7 +197,8 @@ impl Forker {
         &self.cutoff
     }
 
-    /// Pushes a fork and returns its index. Notifies an idle worker if there is one.
+    /// Pushes a fork and returns its index. Notifies an idle worker if there is one, unless a worker
+    /// is already searching.
     ///
     /// # Safety
     ///
@@ -219,8 +221,8 @@ impl Forker {
         self.deque.pop(index)
     }
 
-    /// Notifies an idle worker of the forks. If there is a watchdog, which looks for forks as well,
-    /// this happens only from time to time.
+    /// Notifies an idle worker of the forks, unless a worker is already searching. If there is a
+    /// watchdog, which looks for forks as well, this happens only from time to time.
     #[cold]
     #[inline(never)]
     fn offer(&self) {
@@ -356,7 +358,7 @@ impl Forker {
             }
             spin_loop();
             let now = now_ns();
-            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(shuttle) {
+            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(creel_shuttle) {
                 break;
             }
         }
@@ -594,7 +596,7 @@ impl Forks {
                 (false, true) => LOOK_NS,
                 (false, false) => 0,
             };
-            if now - begin >= until || busy() || cfg!(shuttle) {
+            if now - begin >= until || busy() || cfg!(creel_shuttle) {
                 return None;
             }
             spin_loop();

@@ -2,9 +2,9 @@
 //! that the caller need not check every worker. For example, in a loop on 32 workers the caller can
 //! read 4 cache lines instead of 31.
 //!
-//! A worker that is out checks whether all other workers of its group are out too. The cache lines
-//! that it reads belong to its neighbours. If all are out, it records that in the group's cache
-//! line. Two workers may find this at the same time, and then both record the same. It may also
+//! A worker is *out* of a loop when it has finished its blocks and claims no more. It then checks
+//! whether all other workers of its group are out too. The cache lines that it reads belong to its
+//! neighbours. If all are out, it records that in the group's cache line. Two workers may find this at the same time, and then both record the same. It may also
 //! happen that no worker records it, because one worker of the group never began. In that case the
 //! caller checks the workers of that group one by one, as it does in a small loop.
 //!
@@ -17,10 +17,18 @@ use std::{iter::successors, ops::Range};
 
 /// The number of workers in a group. At least that many cores usually share a cache, and placements
 /// give such neighbours consecutive indices.
-const GROUP: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+const GROUP: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    8
+};
 /// The largest number of workers for which the caller checks each worker, because their cache lines
 /// arrive together.
-const FLAT_MAX: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    16
+};
 
 impl Part<'_> {
     /// Returns the workers of the loop, in groups.
@@ -58,8 +66,7 @@ impl Part<'_> {
             .all(|slot| self.share(slot).is_done(epoch))
     }
 
-    /// Records that the group is out if this worker is its last one. A worker that is out calls
-    /// this.
+    /// Records that the group is out, if all its workers are. Each worker calls this when it is out.
     pub(super) fn report(&self) {
         if self.is_flat() {
             return;

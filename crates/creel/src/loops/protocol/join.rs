@@ -18,7 +18,11 @@ pub(in crate::loops) struct Straggler {
 const QUICK_UNITS: usize = 256;
 /// The number of pauses that such a caller makes for the workers. They take about as long as a call
 /// needs to reach a worker and to return.
-const QUICK_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+const QUICK_LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
+    1
+} else {
+    16
+};
 
 impl Part<'_> {
     /// Works until every share is claimed, and then waits until all workers in the loop are out. If
@@ -116,7 +120,7 @@ fn spin_while(busy: impl Fn() -> bool, ns: u64) -> bool {
             }
         }
         let now = now_ns();
-        if now - *begin.get_or_insert(now) >= ns || cfg!(any(loom, shuttle)) {
+        if now - *begin.get_or_insert(now) >= ns || cfg!(any(creel_loom, creel_shuttle)) {
             return busy();
         }
     }

@@ -23,7 +23,7 @@ pub(crate) mod forks;
 mod groups;
 pub(super) mod join;
 pub(super) mod loop_lock;
-#[cfg(all(test, loom))]
+#[cfg(all(test, creel_loom))]
 mod model;
 pub(super) mod places;
 pub(crate) mod share;

@@ -1,6 +1,6 @@
 //! Models of the loop protocol for loom. They cover a caller and a worker, and the owner and a
 //! helper of a shared job, in every interleaving up to a bound on preemptions. Run them with
-//! `RUSTFLAGS="--cfg loom" cargo test -p creel --lib --release loops`.
+//! `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib loops`.
 //!
 //! The models of shared jobs do not cover two cases. The notification of an idle worker is in
 //! `worker/model.rs`. Jobs that come from other jobs are left out, because loom's threads share a

@@ -285,7 +285,7 @@ fn bite(blocks: &Range<u64>, grain: Grain) -> u64 {
     if len < half + grain { len } else { half }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
 

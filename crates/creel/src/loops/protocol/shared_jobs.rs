@@ -100,7 +100,7 @@ impl Ancestor {
     #[inline(always)]
     pub(in crate::loops) fn new() -> Self {
         // Under loom we cannot use this thread-local, because loom's threads share it.
-        let parent = (!cfg!(loom))
+        let parent = (!cfg!(creel_loom))
             .then(|| local(&CURRENT_JOB, Cell::get))
             .flatten();
         Self {

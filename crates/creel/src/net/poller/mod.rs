@@ -10,7 +10,10 @@
 
 #[cfg(target_os = "linux")]
 mod epoll;
-#[cfg(any(all(test, not(any(loom, shuttle))), not(target_os = "linux")))]
+#[cfg(any(
+    all(test, not(any(creel_loom, creel_shuttle))),
+    not(target_os = "linux")
+))]
 mod portable;
 
 #[cfg(target_os = "linux")]

@@ -10,6 +10,15 @@ use std::time::Duration;
 /// they are not returned.
 const POLLERS_OWN: usize = 2;
 
+/// Whether the poller of this system is kqueue.
+const KQUEUE: bool = cfg!(any(
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "dragonfly",
+    target_os = "netbsd",
+    target_os = "openbsd",
+));
+
 /// The poller of the operating system.
 pub(in crate::net) struct Poller(polling::Poller);
 
@@ -26,7 +35,11 @@ impl Poller {
 
     pub(in crate::net) fn supports(&self, mode: Mode) -> bool {
         match mode {
-            Mode::Level => self.0.supports_level(),
+            // On systems with kqueue, a change of an existing registration does not change how it
+            // is reported (`EV_CLEAR` is kept as it was, see kqueue(2)). The driver switches a
+            // socket from level to edge if no task reads from it, so a poll would return at once
+            // for ever. We therefore never use levels there.
+            Mode::Level => !KQUEUE && self.0.supports_level(),
             Mode::Edge => self.0.supports_edge(),
             Mode::Oneshot => true,
         }
@@ -131,6 +144,37 @@ impl Events {
 mod tests {
     use super::*;
     use std::net::UdpSocket;
+
+    #[test]
+    fn unread_data_is_reported_once_after_a_switch_from_level_to_edge() {
+        let poller = Poller::new().unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = socket.local_addr().unwrap();
+        let interest = Interest {
+            key: 7,
+            read: true,
+            write: false,
+        };
+        if !poller.supports(Mode::Level) || !poller.supports(Mode::Edge) {
+            return;
+        }
+        poller.add(&socket, interest, Mode::Level).unwrap();
+        socket.send_to(b"unread", to).unwrap();
+        let mut events = Events::with_capacity(NonZeroUsize::new(8).unwrap());
+        let mut reported = |timeout| {
+            events.clear();
+            poller.wait(&mut events, Some(timeout)).unwrap();
+            events.iter().count()
+        };
+        let (long, short) = (Duration::from_secs(10), Duration::from_millis(20));
+        assert_eq!((reported(long), reported(long)), (1, 1), "by level");
+        poller.modify(&socket, interest, Mode::Edge).unwrap();
+        assert_eq!(reported(long), 1, "at the switch");
+        assert_eq!(reported(short), 0, "there is no new arrival");
+        socket.send_to(b"more", to).unwrap();
+        assert_eq!(reported(long), 1, "of the new arrival");
+        poller.delete(&socket).unwrap();
+    }
 
     #[test]
     fn a_socket_is_reported_and_let_go() {

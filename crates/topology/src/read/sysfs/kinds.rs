@@ -109,7 +109,8 @@ fn by_pmu(tree: &Tree, online: &CpuSet) -> Vec<CpuSet> {
 }
 
 /// Returns the PUs without and with a shared cache, for example the low-power cores of a Meteor
-/// Lake, which are on another tile than the cache. Returns `None` if the caches are unknown.
+/// Lake, which are on another tile than the cache. Returns `None` if the caches are unknown
+/// or all PUs are alike.
 fn by_shared_cache(pus: &CpuSet, caches: &[Cache]) -> Option<Vec<CpuSet>> {
     let data = || caches.iter().filter(|c| c.kind != CacheKind::Instruction);
     let covered = |level: Option<u8>| {
@@ -144,7 +145,11 @@ fn value(tree: &Tree, pu: usize, source: KindSource) -> Option<i64> {
         KindSource::CppcHighest => number("acpi_cppc/highest_perf"),
         KindSource::BaseFrequency => frequency("base_frequency"),
         KindSource::MaxFrequency => frequency("cpuinfo_max_freq"),
-        KindSource::Pmu | KindSource::SharedCache | KindSource::Description => None,
+        KindSource::Pmu
+        | KindSource::SharedCache
+        | KindSource::EfficiencyClass
+        | KindSource::PerformanceLevel
+        | KindSource::Description => None,
     }
 }
 

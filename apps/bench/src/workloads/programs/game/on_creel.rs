@@ -1,4 +1,4 @@
-//! The frame on Creel.
+//! Computes a frame of the game with loops and an outbox of Creel.
 
 use super::{CELLS, World};
 use creel::{Outbox, Pool};

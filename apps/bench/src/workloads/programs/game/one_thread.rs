@@ -1,4 +1,4 @@
-//! The frame on one thread.
+//! Computes a frame of the game on one thread, without any library.
 
 use super::{CELLS, World};
 

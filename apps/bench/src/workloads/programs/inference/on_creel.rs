@@ -1,4 +1,4 @@
-//! Inference on Creel.
+//! Computes the next token with a loop of Creel per layer.
 
 use super::{Layer, State};
 use creel::Pool;

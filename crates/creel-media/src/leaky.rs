@@ -7,18 +7,18 @@
 //! we never drop a message, and we never clone, wake or drop a waker, because all of these may call
 //! back into the channel.
 //!
-//! We leave out several senders or receivers. Use [`bounded`](super::bounded), which does not drop
+//! We leave out several senders or receivers. Use [`creel::channel::bounded`], which does not drop
 //! messages.
 
-use super::{Closed, SendError, TryRecvError, TrySendError, blocking};
-use crate::sync::{Mutex, lock};
-use crate::worker::budget;
-use crate::worker::{panics::RunAll, stored_waker::StoredWaker};
+use crate::blocking;
+use crate::in_budget;
+use crate::wakers::{RunAll, StoredWaker, lock};
+use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 /// The behaviour of a full channel when another message is sent.
@@ -34,15 +34,30 @@ pub enum Leak {
     Old,
 }
 
-impl FromStr for Leak {
-    type Err = String;
+/// The error of parsing a text that names no [`Leak`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParseLeakError {
+    text: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl fmt::Display for ParseLeakError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not one of no, new, old", self.text)
+    }
+}
+
+impl std::error::Error for ParseLeakError {}
+
+/// Parses `no`, `new` or `old`, which [`Display`](fmt::Display) prints as well.
+impl FromStr for Leak {
+    type Err = ParseLeakError;
+
+    fn from_str(text: &str) -> Result<Self, ParseLeakError> {
         match text {
             "no" => Ok(Leak::No),
             "new" => Ok(Leak::New),
             "old" => Ok(Leak::Old),
-            _ => Err(format!("`{text}` is not one of no, new, old")),
+            _ => Err(ParseLeakError { text: text.into() }),
         }
     }
 }
@@ -91,7 +106,7 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 /// Panics if `capacity` is 0 or greater than 2³⁰.
 ///
 /// ```
-/// use creel::channel::leaky::{self, Leak};
+/// use creel_media::leaky::{self, Leak};
 ///
 /// let (mut tx, mut rx) = leaky::channel(2, Leak::Old);
 /// for frame in 1..=5 {
@@ -216,7 +231,7 @@ impl<T> Sender<T> {
         message: &mut Option<T>,
     ) -> Poll<Result<(), SendError<T>>> {
         assert!(message.is_some(), "there is a message until it is sent");
-        budget::poll(cx, |cx| {
+        in_budget(cx, |cx| {
             let mut fresh = None;
             loop {
                 let mut inner = lock(&self.0);
@@ -329,7 +344,7 @@ impl<T> Receiver<T> {
     /// Returns the same error as [`recv`](Self::recv).
     #[inline]
     pub fn poll_recv_or_wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(T, bool), Closed>> {
-        budget::poll(cx, |cx| {
+        in_budget(cx, |cx| {
             let mut fresh = None;
             let mut inner = lock(&self.0);
             // We clone the waker before we take a message, because the clone may panic, and the
@@ -409,9 +424,9 @@ impl<T> Drop for Sender<T> {
         inner.closed = true;
         let receiver = inner.receiver.take();
         drop(inner);
-        if let Some(waker) = receiver {
-            waker.wake_in_drop();
-        }
+        let mut all = RunAll::default();
+        all.wake(receiver);
+        all.finish();
     }
 }
 

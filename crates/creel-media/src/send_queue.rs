@@ -4,23 +4,23 @@
 //! Tasks never wait when they write. If the buffer of the socket stays full, the queue fills up. It
 //! then drops and counts further datagrams, because live audio is worth nothing if it arrives late.
 
-use super::batch::Outgoing;
-use super::udp::UdpSocket;
-use crate::sync::{AtomicU64, Mutex, Ordering, local, lock, thread_local};
-use crate::worker::stored_waker::StoredWaker;
+use crate::wakers::{StoredWaker, lock};
+use creel::net::{Outgoing, UdpSocket};
 use std::cell::RefCell;
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Poll;
 
 /// A bounded queue of datagrams in front of a UDP socket. Many tasks write to the queue, and one
 /// task sends its content by calling [`run`](Self::run).
 ///
 /// ```
-/// use creel::{Pool, net::{SendQueue, UdpSocket}};
+/// use creel::{Pool, net::UdpSocket};
+/// use creel_media::SendQueue;
 /// use std::sync::Arc;
 ///
 /// let pool = Pool::builder().workers(1).build()?;
@@ -93,7 +93,7 @@ impl SendQueue {
     {
         // The iterator is code of the program and may use this queue. Therefore we run it before we
         // take the lock.
-        let mut receivers = local(&RECEIVERS, RefCell::take).unwrap_or_default();
+        let mut receivers = RECEIVERS.try_with(RefCell::take).unwrap_or_default();
         receivers.extend(to);
         let mut written = lock(&self.written);
         let sender = if written.closed || written.outgoing.len() + receivers.len() > self.capacity {
@@ -106,7 +106,8 @@ impl SendQueue {
             written.sender.take()
         };
         drop(written);
-        local(&RECEIVERS, |kept| kept.replace(receivers));
+        // Fails only while the thread ends.
+        let _ = RECEIVERS.try_with(|kept| kept.replace(receivers));
         if let Some(waker) = sender {
             waker.wake();
         }
@@ -126,7 +127,7 @@ impl SendQueue {
     /// # Panics
     ///
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
-    /// `block_on`. See the [module documentation](crate::net).
+    /// `block_on`. See the [documentation of `creel::net`](creel::net).
     pub async fn run(&self) {
         let mut batch = Outgoing::new();
         while self.take(&mut batch).await {

@@ -1,7 +1,7 @@
 //! The leaky channel: which messages it keeps and drops, and which tasks it wakes.
 
-use creel::channel::leaky::{self, Leak, Receiver, Sender};
 use creel::channel::{Closed, SendError, TryRecvError, TrySendError};
+use creel_media::leaky::{self, Leak, Receiver, Sender};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@
 //! valid in which state.
 //!
 //! ```
-//! use creel::task::control::{Changes, Control, Ended, Flow, Trigger, Work};
+//! use creel_media::control::{Changes, Control, Ended, Flow, Trigger, Work};
 //! use std::{sync::Arc, task::{Context, Poll}};
 //!
 //! /// Three steps, and it is over.
@@ -36,11 +36,11 @@ mod states;
 
 pub use states::{Flow, Refused, State, Trigger};
 
-use crate::sync::{AtomicU64, Mutex, Ordering, lock};
-use crate::worker::stored_waker::{StoredWaker, WakerId};
+use crate::wakers::{StoredWaker, WakerId, lock};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 /// The number of state changes in a group of tasks.
@@ -262,10 +262,10 @@ impl<W: Work> Future for Running<W> {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::task::{Wake, Waker};
 
     /// Work that counts its steps. Each step needs a permit.

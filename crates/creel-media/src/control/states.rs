@@ -113,7 +113,7 @@ impl State {
     /// Returns an error if the trigger is not valid in this state.
     ///
     /// ```
-    /// use creel::task::control::{State, Trigger};
+    /// use creel_media::control::{State, Trigger};
     ///
     /// let running = State::Prepared.after(Trigger::Start);
     /// assert_eq!(running, Ok(State::Started));
@@ -149,7 +149,7 @@ impl State {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use State::*;
@@ -176,7 +176,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_whole_table() {
+    fn transitions_follow_the_table() {
         // Each row is a state and each column is a trigger, in the order of the constants above. A
         // dash means that the trigger is rejected.
         let table = "
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_ends_tells_the_task_how() {
+    fn the_end_of_the_work_is_a_trigger() {
         assert_eq!(Started.after(Flow::Flushing.trigger()), Ok(Flushing));
         assert_eq!(Started.after(Flow::EndOfStream.trigger()), Ok(Stopped));
         assert_eq!(Started.after(Flow::Failed.trigger()), Ok(Failed));

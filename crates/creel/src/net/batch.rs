@@ -163,6 +163,50 @@ pub struct Datagram<'a> {
     pub dropped: u32,
 }
 
+/// What the operating system reports about a datagram that
+/// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into) has received into memory of the
+/// caller.
+#[derive(Debug, Clone, Copy)]
+pub struct DatagramInfo(pub(super) Slot);
+
+impl Default for DatagramInfo {
+    fn default() -> Self {
+        Self(Slot::EMPTY)
+    }
+}
+
+impl DatagramInfo {
+    /// Returns the number of bytes that were received.
+    pub fn len(&self) -> usize {
+        self.0.len
+    }
+
+    /// Returns whether the datagram has no bytes, which UDP allows.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the address of the sender.
+    pub fn from(&self) -> SocketAddr {
+        self.0.from
+    }
+
+    /// Returns whether the datagram was longer than its memory, like [`Datagram::truncated`].
+    pub fn truncated(&self) -> bool {
+        self.0.truncated
+    }
+
+    /// Returns the time at which the kernel received the datagram, like [`Datagram::arrived`].
+    pub fn arrived(&self) -> Option<SystemTime> {
+        self.0.arrived
+    }
+
+    /// Returns how many datagrams the socket had dropped before, like [`Datagram::dropped`].
+    pub fn dropped(&self) -> u32 {
+        self.0.dropped
+    }
+}
+
 impl Received {
     /// Creates a buffer with `slots` slots (1 to 64) of `bytes` bytes each.
     ///

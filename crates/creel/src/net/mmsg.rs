@@ -227,18 +227,57 @@ fn receive_one(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
 }
 
 fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
+    received.filled = 0;
+    let memory = received.bytes.chunks_exact_mut(received.room);
+    received.filled = receive_into(
+        socket,
+        memory,
+        received.addresses,
+        received.slots.iter_mut(),
+    )?;
+    Ok(())
+}
+
+/// Receives the datagrams that have arrived, one into each element of `memory`, and describes them
+/// in the slots with the same index. Returns their number, and whether there may be more.
+pub(super) fn receive_pieces<'a>(
+    socket: &UdpSocket,
+    memory: impl Iterator<Item = &'a mut [u8]>,
+    addresses: bool,
+    slots: impl ExactSizeIterator<Item = &'a mut Slot>,
+) -> io::Result<(usize, Left)> {
+    let room = slots.len();
+    let filled = receive_into(socket, memory, addresses, slots)?;
+    let left = match room {
+        // A single slot is always full, which says nothing about further datagrams.
+        1 => Left::Unknown,
+        room if filled < room => Left::Nothing,
+        _ => Left::More,
+    };
+    Ok((filled, left))
+}
+
+/// Receives the datagrams that have arrived, one into each element of `memory`, describes them in
+/// the slots with the same index, and returns their number. There must be as many slots as
+/// elements, and at most [`CALL_MAX`]. If the number is lower, there are no more datagrams.
+fn receive_into<'a>(
+    socket: &UdpSocket,
+    memory: impl Iterator<Item = &'a mut [u8]>,
+    addresses: bool,
+    slots: impl ExactSizeIterator<Item = &'a mut Slot>,
+) -> io::Result<usize> {
     let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; CALL_MAX];
     let mut names = [const { MaybeUninit::<libc::sockaddr_in6>::uninit() }; CALL_MAX];
     let mut controls = [const { MaybeUninit::<ReceiveControl>::uninit() }; CALL_MAX];
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALL_MAX];
     let mut filled = 0;
-    for (i, bytes) in received.bytes.chunks_exact_mut(received.room).enumerate() {
+    for (i, bytes) in memory.enumerate() {
         let part = parts[i].write(libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: bytes.len(),
         });
         let header = headers[i].write(empty_header());
-        if received.addresses {
+        if addresses {
             header.msg_hdr.msg_name = names[i].as_mut_ptr().cast();
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as u32;
         }
@@ -249,15 +288,15 @@ fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
         header.msg_hdr.msg_controllen = size_of::<ReceiveControl>() as _;
         filled += 1;
     }
-    assert_eq!(filled, received.slots.len(), "each slot has its piece");
-    received.filled = 0;
+    let slots_len = slots.len();
+    assert_eq!(filled, slots_len, "each slot has its piece");
     // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those that
     // were written (each index was checked against the arrays). They point to elements of `parts`,
-    // `names` and `controls` with the same index, and each part points to a part of
-    // `received.bytes` and has its length. All of these are alive and have not moved, and any bytes
-    // that are written there form a valid value. Aliasing: the parts of `received.bytes` are
-    // disjoint and borrowed mutably, like the arrays. No reference to any of them is used between
-    // this point and the return of the call.
+    // `names` and `controls` with the same index, and each part points to an element of `memory`
+    // and has its length. All of these are alive and have not moved, because `memory` is borrowed
+    // for longer than this call. Any bytes that are written there form a valid value. Aliasing: the
+    // elements of `memory` are disjoint and borrowed mutably, like the arrays. No reference to any
+    // of them is used between this point and the return of the call.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -268,16 +307,18 @@ fn receive_many(socket: &UdpSocket, received: &mut Received) -> io::Result<()> {
         )
     };
     let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-    assert!(count <= received.slots.len(), "more than it was given");
-    for (slot, header) in received.slots.iter_mut().zip(&headers[..count]) {
+    assert!(count <= slots_len, "more than it was given");
+    for ((slot, header), part) in slots.zip(&headers[..count]).zip(&parts) {
         // SAFETY: validity: this is one of the `filled` headers that were initialized, and the call
         // has only changed integers in it. Aliasing: the call has returned, so no one writes to the
         // header any more.
         let header = unsafe { header.assume_init_ref() };
-        *slot = self::slot(header, received.room);
+        // SAFETY: validity: this part has the index of the header, so that it was initialized.
+        // Aliasing: the call has returned, so no one uses the pointers to it any more.
+        let part = unsafe { part.assume_init_ref() };
+        *slot = self::slot(header, part.iov_len);
     }
-    received.filled = count;
-    Ok(())
+    Ok(count)
 }
 
 /// Returns the slot of a message that the kernel has received. The pointers of the header must be

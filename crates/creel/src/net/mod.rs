@@ -79,7 +79,7 @@ mod unix;
 #[cfg(not(target_os = "linux"))]
 use single as mmsg;
 
-pub use batch::{Datagram, Outgoing, Received, Sent};
+pub use batch::{Datagram, DatagramInfo, Outgoing, Received, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
 pub use lookup_host::lookup_host;
 #[cfg(feature = "futures-io")]

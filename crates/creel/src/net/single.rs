@@ -27,9 +27,22 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io:
 /// be more.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<Left> {
     received.filled = 0;
-    let room = received.room;
-    let bytes = received.bytes.chunks_exact_mut(room);
-    for (slot, bytes) in received.slots.iter_mut().zip(bytes) {
+    let memory = received.bytes.chunks_exact_mut(received.room);
+    let (filled, left) = receive_pieces(socket, memory, true, received.slots.iter_mut())?;
+    received.filled = filled;
+    Ok(left)
+}
+
+/// Receives the datagrams that have arrived, one into each element of `memory`, and describes them
+/// in the slots with the same index. Returns their number, and whether there may be more.
+pub(super) fn receive_pieces<'a>(
+    socket: &UdpSocket,
+    memory: impl Iterator<Item = &'a mut [u8]>,
+    _addresses: bool,
+    slots: impl ExactSizeIterator<Item = &'a mut Slot>,
+) -> io::Result<(usize, Left)> {
+    let mut filled = 0;
+    for (slot, bytes) in slots.zip(memory) {
         match receive_into(socket, bytes) {
             Ok((len, from, truncated)) => {
                 *slot = Slot {
@@ -39,17 +52,19 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
                     truncated,
                     ..Slot::EMPTY
                 };
-                received.filled += 1;
+                filled += 1;
             }
-            Err(error) if received.filled == 0 => return Err(error),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Left::Nothing),
+            Err(error) if filled == 0 => return Err(error),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((filled, Left::Nothing));
+            }
             // For example, the system reports that a datagram which we sent has reached no one.
             // There may be more datagrams after this report. The report itself is lost, because the
             // call returns the datagrams before it.
-            Err(_) => return Ok(Left::Unknown),
+            Err(_) => return Ok((filled, Left::Unknown)),
         }
     }
-    Ok(Left::More)
+    Ok((filled, Left::More))
 }
 
 /// Receives one datagram from any sender. Bytes that do not fit into `bytes` are lost.

@@ -7,7 +7,8 @@ use super::io::Left;
 use super::*;
 use crate::worker::parker::{Parker, Poller};
 use crate::worker::woken::wake_all;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::io::{ErrorKind, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
@@ -770,4 +771,44 @@ fn a_worker_does_not_wait_for_a_notification_that_another_took() {
         driver.wait(Some(Duration::from_secs(600)), || parker.notified());
     });
     assert!(notified && begin.elapsed() < Duration::from_secs(300));
+}
+
+#[test]
+fn datagrams_arrive_in_memory_of_the_caller() {
+    let driver = Arc::new(Driver::default());
+    let socket = UdpSocket::bind(LOOPBACK).unwrap();
+    let own = socket.local_addr().unwrap();
+    let mut outgoing = Outgoing::new();
+    for length in [3, 0, 9, 5] {
+        outgoing.push(&vec![length as u8; length], own);
+    }
+    assert_eq!(socket.try_send_batch(&mut outgoing).sent, 4);
+    let mut memory = [[0; 5], [1; 5], [2; 5]];
+    let mut infos = [DatagramInfo::default(); 4];
+    let mut receive = |memory: &mut [[u8; 5]]| {
+        let received = poll_fn(|cx| {
+            let mut memory: Vec<_> = memory.iter_mut().map(|m| IoSliceMut::new(m)).collect();
+            socket.poll_recv_into(cx, &mut memory, &mut infos)
+        });
+        let count = run(&driver, received)?;
+        Ok::<_, std::io::Error>(infos[..count].to_vec())
+    };
+    let first = receive(&mut memory).unwrap();
+    assert!(first.iter().map(|info| info.len()).eq([3, 0, 5]));
+    assert!(first.iter().all(|info| info.from() == own));
+    // Only Linux reports this for certain.
+    #[cfg(target_os = "linux")]
+    assert!(
+        first
+            .iter()
+            .map(|info| info.truncated())
+            .eq([false, false, true])
+    );
+    assert_eq!(memory, [[3, 3, 3, 0, 0], [1; 5], [9; 5]]);
+    let second = receive(&mut memory).unwrap();
+    assert!(second.iter().map(|info| info.len()).eq([5]));
+    assert_eq!(
+        receive(&mut []).unwrap_err().kind(),
+        ErrorKind::InvalidInput
+    );
 }

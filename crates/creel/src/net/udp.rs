@@ -1,12 +1,12 @@
 //! UDP sockets that send and receive single datagrams or batches.
 
-use super::batch::{Outgoing, Received, Sent};
+use super::batch::{CALL_MAX, DatagramInfo, Outgoing, Received, Sent};
 use super::io::{Io, Left};
 use super::mmsg;
 use super::source::Direction;
 use socket2::SockRef;
 use std::fmt;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr, UdpSocket as Socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -272,23 +272,7 @@ impl UdpSocket {
             let sent = self
                 .writing(|socket| mmsg::send(socket, outgoing, split))
                 .await;
-            match sent {
-                Ok(sent) => {
-                    outgoing.done += sent;
-                    report.sent += sent;
-                    is_repeated = false;
-                }
-                // A host has answered an earlier datagram, and this call only reported the answer.
-                Err(error) if is_about_earlier(&error) && !is_repeated => is_repeated = true,
-                // The route to the receiver may not allow splitting, for example because of a small
-                // MTU or the network device. We then send each datagram separately.
-                Err(_) if split => self.splits.store(false, Ordering::Relaxed),
-                Err(error) => {
-                    outgoing.done += 1;
-                    report.failed += 1;
-                    report.error.get_or_insert(error);
-                }
-            }
+            self.count_sent(sent, outgoing, split, &mut is_repeated, &mut report);
         }
         report
     }
@@ -335,6 +319,122 @@ impl UdpSocket {
         self.io.poll(cx, Direction::Read, |socket| {
             receive_batch(socket, received)
         })
+    }
+
+    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of yours:
+    /// one datagram into each element of `memory`. Returns the number of datagrams, and describes
+    /// each of them in the element of `infos` with the same index. Use it to receive into memory
+    /// that another library has allocated, without a copy.
+    ///
+    /// At most 64 datagrams are received, even if `memory` has more elements. Turn
+    /// [GRO](Self::set_gro) off, because nothing separates merged datagrams here.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the operating system. Returns an error of kind
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `memory` is empty or `infos` is shorter.
+    ///
+    /// # Panics
+    ///
+    /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
+    /// `block_on`. See the [module documentation](crate::net).
+    ///
+    /// ```
+    /// use creel::net::{DatagramInfo, UdpSocket};
+    /// use std::{future::poll_fn, io::IoSliceMut};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// pool.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+    ///     let own = socket.local_addr()?;
+    ///     socket.send_to(b"left", own).await?;
+    ///     let (mut left, mut right) = ([0; 16], [0; 16]);
+    ///     let mut infos = [DatagramInfo::default(); 2];
+    ///     let count = poll_fn(|cx| {
+    ///         let mut memory = [IoSliceMut::new(&mut left), IoSliceMut::new(&mut right)];
+    ///         socket.poll_recv_into(cx, &mut memory, &mut infos)
+    ///     });
+    ///     assert_eq!(count.await?, 1);
+    ///     assert_eq!((&left[..infos[0].len()], infos[0].from()), (&b"left"[..], own));
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[track_caller]
+    pub fn poll_recv_into(
+        &self,
+        cx: &mut Context<'_>,
+        memory: &mut [IoSliceMut<'_>],
+        infos: &mut [DatagramInfo],
+    ) -> Poll<io::Result<usize>> {
+        let count = memory.len().min(CALL_MAX);
+        if count == 0 || infos.len() < count {
+            return Poll::Ready(Err(io::ErrorKind::InvalidInput.into()));
+        }
+        let (memory, infos) = (&mut memory[..count], &mut infos[..count]);
+        self.io.poll(cx, Direction::Read, |socket| {
+            let memory = memory.iter_mut().map(|memory| &mut **memory);
+            let slots = infos.iter_mut().map(|info| &mut info.0);
+            mmsg::receive_pieces(socket, memory, true, slots)
+        })
+    }
+
+    /// Sends datagrams of `outgoing` like [`send_batch`](Self::send_batch), but never waits. If the
+    /// buffer of the socket is full, the datagrams that do not fit stay in `outgoing`.
+    ///
+    /// ```
+    /// use creel::net::{Outgoing, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0".parse()?)?;
+    /// let mut outgoing = Outgoing::new();
+    /// outgoing.push(b"hello", socket.local_addr()?);
+    /// assert_eq!(socket.try_send_batch(&mut outgoing).sent, 1);
+    /// assert!(outgoing.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_send_batch(&self, outgoing: &mut Outgoing) -> Sent {
+        let mut report = Sent::default();
+        let mut is_repeated = false;
+        while !outgoing.is_empty() {
+            let split = self.splits.load(Ordering::Relaxed);
+            let sent = self.io.try_now(Direction::Write, |socket| {
+                Ok((mmsg::send(socket, outgoing, split)?, Left::More))
+            });
+            match sent {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                sent => self.count_sent(sent, outgoing, split, &mut is_repeated, &mut report),
+            }
+        }
+        report
+    }
+
+    /// Adds the result of one system call to the report, and removes from `outgoing` what has been
+    /// sent or rejected. `is_repeated` says whether the next datagram has been tried before.
+    fn count_sent(
+        &self,
+        sent: io::Result<usize>,
+        outgoing: &mut Outgoing,
+        split: bool,
+        is_repeated: &mut bool,
+        report: &mut Sent,
+    ) {
+        match sent {
+            Ok(sent) => {
+                outgoing.done += sent;
+                report.sent += sent;
+                *is_repeated = false;
+            }
+            // A host has answered an earlier datagram, and this call only reported the answer.
+            Err(error) if is_about_earlier(&error) && !*is_repeated => *is_repeated = true,
+            // The route to the receiver may not allow splitting, for example because of a small MTU
+            // or the network device. We then send each datagram separately.
+            Err(_) if split => self.splits.store(false, Ordering::Relaxed),
+            Err(error) => {
+                outgoing.done += 1;
+                report.failed += 1;
+                report.error.get_or_insert(error);
+            }
+        }
     }
 
     /// Sets whether the kernel merges consecutive datagrams from one sender (GRO), so that one slot

@@ -1,0 +1,516 @@
+//! `creel-proxysink`, `creel-proxysrc`, `creel-intersink` and `creel-intersrc`: connections between
+//! pipelines.
+//!
+//! A proxy connects one sink with one source. Events and queries pass through it in both
+//! directions. An inter connection has one sink and any number of sources, which come and go. The
+//! elements of both kinds differ in that only, so that one macro defines them.
+
+use gst::glib;
+use gst::prelude::*;
+use gst::subclass::prelude::*;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use crate::context::{self, Context};
+use crate::fifo::{Fifo, Item, Leaky};
+use crate::hub::{Hub, Hubs, Receiver};
+use crate::queue::{Forward, limits, limits_of};
+use crate::settings::Settings;
+use crate::source::Source;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the property with the name of the connection.
+fn name_property(name: &str) -> glib::ParamSpec {
+    glib::ParamSpecString::builder(name)
+        .nick("Connection")
+        .blurb("Name of the connection. The sink and the sources have the same name")
+        .default_value(Some(""))
+        .mutable_ready()
+        .build()
+}
+
+/// Returns the properties of a source.
+fn source_properties(name: &str) -> Vec<glib::ParamSpec> {
+    let current = |name: &str, blurb: &str| {
+        glib::ParamSpecUInt::builder(name)
+            .nick(name)
+            .blurb(blurb)
+            .read_only()
+            .build()
+    };
+    let mut all = context::properties();
+    all.extend(limits());
+    all.extend([
+        name_property(name),
+        glib::ParamSpecEnum::builder::<Leaky>("leaky")
+            .nick("Leaky")
+            .blurb("Which buffers the source drops, if any, when its limits are reached")
+            .mutable_playing()
+            .build(),
+        current(
+            "current-level-buffers",
+            "Number of buffers that wait in the source",
+        ),
+        current(
+            "current-level-bytes",
+            "Number of bytes that wait in the source",
+        ),
+        glib::ParamSpecUInt64::builder("current-level-time")
+            .nick("Current Level Time")
+            .blurb("Time that waits in the source, in ns")
+            .read_only()
+            .build(),
+        crate::stats_property(),
+    ]);
+    all
+}
+
+/// Changes the state of a source's receiver.
+fn change_receiver(
+    transition: gst::StateChange,
+    element: &gst::Element,
+    settings: &Settings,
+    hub: &Mutex<Option<Arc<Hub>>>,
+    receiver: &Arc<Receiver>,
+    (hubs, name, most): (&Hubs, &str, usize),
+) -> Result<(), gst::ErrorMessage> {
+    match transition {
+        gst::StateChange::NullToReady => {
+            let context = Context::acquire(settings, element)?;
+            let name = settings.string(name);
+            let found = Hub::acquire(hubs, &name);
+            if !found.connect(receiver, most) {
+                return Err(gst::error_msg!(
+                    gst::ResourceError::Busy,
+                    ["the connection `{name}` already has a source"]
+                ));
+            }
+            *lock(hub) = Some(found);
+            let body = Forward::new(element, &receiver.source.pad, &receiver.fifo);
+            receiver.source.prepare(context, body);
+            receiver.source.stream.run();
+        }
+        gst::StateChange::ReadyToNull => {
+            if let Some(hub) = lock(hub).take() {
+                hub.disconnect(receiver);
+            }
+            receiver.source.unprepare();
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Answers a query to the source of a connection.
+fn source_query(
+    pad: &gst::Pad,
+    parent: Option<&gst::Object>,
+    query: &mut gst::QueryRef,
+    hub: Option<Arc<Hub>>,
+    receiver: &Receiver,
+) -> bool {
+    let sink = hub.and_then(|hub| hub.sink());
+    if let gst::QueryViewMut::Latency(query) = query.view_mut() {
+        let upstream = sink.is_some_and(|sink| sink.peer_query(query));
+        // Without a sink, buffers come when one is there, as from a live source.
+        let (live, min, max) = match upstream {
+            true => query.result(),
+            false => (true, gst::ClockTime::ZERO, None),
+        };
+        let context = receiver.source.context();
+        let own = context.map_or(gst::ClockTime::ZERO, |context| context.latency());
+        query.set(live, min + own, max.map(|max| max + own));
+        return true;
+    }
+    match query.type_() {
+        gst::QueryType::Position | gst::QueryType::Duration | gst::QueryType::Seeking => {
+            sink.is_some_and(|sink| sink.peer_query(query))
+        }
+        _ => gst::Pad::query_default(pad, parent, query),
+    }
+}
+
+/// Defines the two elements of a kind of connection.
+macro_rules! bridge {
+    (
+        $sink:ident, $sink_element:ident, $sink_name:literal, $sink_title:literal,
+        $src:ident, $src_element:ident, $src_name:literal, $src_title:literal,
+        $hubs:ident, $property:literal, $most:expr
+    ) => {
+        static $hubs: LazyLock<Hubs> = LazyLock::new(Hubs::default);
+
+        pub struct $sink {
+            settings: Settings,
+            pad: gst::Pad,
+            hub: Mutex<Option<Arc<Hub>>>,
+        }
+
+        crate::element!($sink_element, $sink);
+
+        #[glib::object_subclass]
+        impl ObjectSubclass for $sink {
+            const NAME: &'static str = $sink_name;
+            type Type = $sink_element;
+            type ParentType = gst::Element;
+
+            fn with_class(class: &Self::Class) -> Self {
+                static PROPERTIES: LazyLock<[glib::ParamSpec; 1]> =
+                    LazyLock::new(|| [name_property($property)]);
+                let template = class
+                    .pad_template("sink")
+                    .expect("the class has this template");
+                let failed = || Err(gst::FlowError::Error);
+                let pad = gst::Pad::builder_from_template(&template)
+                    .chain_function(move |pad, parent, buffer| {
+                        $sink::catch_panic_pad_function(parent, failed, |sink| {
+                            sink.send(pad, Item::Buffer(buffer))
+                        })
+                    })
+                    .chain_list_function(move |pad, parent, list| {
+                        $sink::catch_panic_pad_function(parent, failed, |sink| {
+                            sink.send(pad, Item::List(list))
+                        })
+                    })
+                    .event_full_function(move |pad, parent, event| {
+                        $sink::catch_panic_pad_function(parent, failed, |sink| {
+                            sink.event(pad, event)
+                        })
+                    })
+                    .build();
+                Self {
+                    settings: Settings::new(&*PROPERTIES),
+                    pad,
+                    hub: Mutex::default(),
+                }
+            }
+        }
+
+        impl ObjectImpl for $sink {
+            fn properties() -> &'static [glib::ParamSpec] {
+                static PROPERTIES: LazyLock<[glib::ParamSpec; 1]> =
+                    LazyLock::new(|| [name_property($property)]);
+                &*PROPERTIES
+            }
+
+            fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
+                self.settings.set(spec, value);
+            }
+
+            fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
+                self.settings.value(spec.name())
+            }
+
+            fn constructed(&self) {
+                self.parent_constructed();
+                let element = self.obj();
+                element
+                    .add_pad(&self.pad)
+                    .expect("the element has no pad yet");
+                element.set_element_flags(gst::ElementFlags::SINK);
+            }
+        }
+
+        impl GstObjectImpl for $sink {}
+
+        impl ElementImpl for $sink {
+            fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+                static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+                    gst::subclass::ElementMetadata::new(
+                        concat!("Creel ", $sink_title),
+                        "Sink/Generic",
+                        concat!("Passes data to ", $src_title),
+                        crate::AUTHOR,
+                    )
+                });
+                Some(&METADATA)
+            }
+
+            fn pad_templates() -> &'static [gst::PadTemplate] {
+                static TEMPLATES: LazyLock<[gst::PadTemplate; 1]> =
+                    LazyLock::new(|| [crate::sink_template(&gst::Caps::new_any())]);
+                &*TEMPLATES
+            }
+
+            fn change_state(
+                &self,
+                transition: gst::StateChange,
+            ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+                if transition == gst::StateChange::NullToReady {
+                    let name = self.settings.string($property);
+                    let hub = Hub::acquire(&$hubs, &name);
+                    if !hub.connect_sink(&self.pad) {
+                        self.post_error_message(gst::error_msg!(
+                            gst::ResourceError::Busy,
+                            ["the connection `{name}` already has a sink"]
+                        ));
+                        return Err(gst::StateChangeError);
+                    }
+                    *lock(&self.hub) = Some(hub);
+                }
+                if let Some(hub) = self.hub() {
+                    match transition {
+                        gst::StateChange::ReadyToPaused => hub.stop(false),
+                        gst::StateChange::PausedToReady => hub.stop(true),
+                        _ => {}
+                    }
+                }
+                let changed = self.parent_change_state(transition);
+                if transition == gst::StateChange::ReadyToNull
+                    && let Some(hub) = lock(&self.hub).take()
+                {
+                    hub.disconnect_sink();
+                }
+                changed
+            }
+        }
+
+        impl $sink {
+            fn hub(&self) -> Option<Arc<Hub>> {
+                lock(&self.hub).clone()
+            }
+
+            fn send(&self, pad: &gst::Pad, item: Item) -> Result<gst::FlowSuccess, gst::FlowError> {
+                let hub = self.hub().ok_or(gst::FlowError::Flushing)?;
+                hub.send(pad, &item)
+            }
+
+            fn event(
+                &self,
+                pad: &gst::Pad,
+                event: gst::Event,
+            ) -> Result<gst::FlowSuccess, gst::FlowError> {
+                let hub = self.hub().ok_or(gst::FlowError::Flushing)?;
+                match event.view() {
+                    gst::EventView::FlushStart(_) | gst::EventView::FlushStop(_) => {
+                        hub.flush(&event);
+                        return Ok(gst::FlowSuccess::Ok);
+                    }
+                    gst::EventView::Eos(eos) => {
+                        let element = self.obj();
+                        let message = gst::message::Eos::builder().src(&*element);
+                        let _ = element.post_message(message.seqnum(eos.seqnum()).build());
+                    }
+                    _ => {}
+                }
+                let _ = hub.send(pad, &Item::Event(event));
+                Ok(gst::FlowSuccess::Ok)
+            }
+        }
+
+        pub struct $src {
+            settings: Settings,
+            receiver: Arc<Receiver>,
+            hub: Mutex<Option<Arc<Hub>>>,
+        }
+
+        crate::element!($src_element, $src);
+
+        #[glib::object_subclass]
+        impl ObjectSubclass for $src {
+            const NAME: &'static str = $src_name;
+            type Type = $src_element;
+            type ParentType = gst::Element;
+
+            fn with_class(class: &Self::Class) -> Self {
+                let template = class
+                    .pad_template("src")
+                    .expect("the class has this template");
+                let pad = gst::Pad::builder_from_template(&template)
+                    .activatemode_function(|_, parent, _, active| {
+                        $src::catch_panic_pad_function(
+                            parent,
+                            || {
+                                Err(gst::loggable_error!(
+                                    gst::CAT_RUST,
+                                    "the activation panicked"
+                                ))
+                            },
+                            |src| {
+                                src.activate(active);
+                                Ok(())
+                            },
+                        )
+                    })
+                    .event_function(|_, parent, event| {
+                        $src::catch_panic_pad_function(parent, || false, |src| src.event(event))
+                    })
+                    .query_function(|pad, parent, query| {
+                        $src::catch_panic_pad_function(
+                            parent,
+                            || false,
+                            |src| {
+                                let hub = lock(&src.hub).clone();
+                                source_query(pad, parent, query, hub, &src.receiver)
+                            },
+                        )
+                    })
+                    .build();
+                let settings = Settings::new(<Self as ObjectImpl>::properties());
+                let receiver = Arc::new(Receiver {
+                    fifo: Fifo::new(limits_of(&settings)),
+                    source: Source::new(pad),
+                    joined: AtomicU64::new(0),
+                });
+                Self {
+                    settings,
+                    receiver,
+                    hub: Mutex::default(),
+                }
+            }
+        }
+
+        impl ObjectImpl for $src {
+            fn properties() -> &'static [glib::ParamSpec] {
+                static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> =
+                    LazyLock::new(|| source_properties($property));
+                &PROPERTIES
+            }
+
+            fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
+                self.settings.set(spec, value);
+                let leaky = self.settings.get("leaky");
+                self.receiver
+                    .fifo
+                    .configure(limits_of(&self.settings), leaky);
+            }
+
+            fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {
+                let fifo = &self.receiver.fifo;
+                match spec.name() {
+                    "current-level-buffers" => fifo.level().buffers.to_value(),
+                    "current-level-bytes" => fifo.level().bytes.to_value(),
+                    "current-level-time" => fifo.level().time.nseconds().to_value(),
+                    "stats" => {
+                        let mut stats = gst::Structure::builder("creel-connection")
+                            .field("dropped", fifo.dropped())
+                            .build();
+                        if let Some(context) = self.receiver.source.context() {
+                            context.describe(&mut stats);
+                        }
+                        stats.to_value()
+                    }
+                    name => self.settings.value(name),
+                }
+            }
+
+            fn constructed(&self) {
+                self.parent_constructed();
+                let element = self.obj();
+                element
+                    .add_pad(&self.receiver.source.pad)
+                    .expect("the element has no pad yet");
+                element.set_element_flags(gst::ElementFlags::SOURCE);
+            }
+        }
+
+        impl GstObjectImpl for $src {}
+
+        impl ElementImpl for $src {
+            fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+                static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+                    gst::subclass::ElementMetadata::new(
+                        concat!("Creel ", $src_title),
+                        "Source/Generic",
+                        concat!("Receives data from ", $sink_title),
+                        crate::AUTHOR,
+                    )
+                });
+                Some(&METADATA)
+            }
+
+            fn pad_templates() -> &'static [gst::PadTemplate] {
+                static TEMPLATES: LazyLock<[gst::PadTemplate; 1]> =
+                    LazyLock::new(|| [crate::src_template(&gst::Caps::new_any())]);
+                &*TEMPLATES
+            }
+
+            fn change_state(
+                &self,
+                transition: gst::StateChange,
+            ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+                let element = self.obj();
+                let mut changed = Ok(gst::StateChangeSuccess::Success);
+                if transition != gst::StateChange::NullToReady {
+                    changed = self.parent_change_state(transition);
+                }
+                change_receiver(
+                    transition,
+                    element.upcast_ref(),
+                    &self.settings,
+                    &self.hub,
+                    &self.receiver,
+                    (&$hubs, $property, $most),
+                )
+                .map_err(|error| {
+                    self.post_error_message(error);
+                    gst::StateChangeError
+                })?;
+                match transition {
+                    gst::StateChange::NullToReady => self.parent_change_state(transition),
+                    gst::StateChange::ReadyToPaused | gst::StateChange::PlayingToPaused => {
+                        // Buffers come when the other pipeline produces them.
+                        changed.map(|_| gst::StateChangeSuccess::NoPreroll)
+                    }
+                    _ => changed,
+                }
+            }
+        }
+
+        impl $src {
+            fn activate(&self, active: bool) {
+                let receiver = &self.receiver;
+                if active {
+                    receiver.source.stream.activate(true);
+                    receiver.fifo.start();
+                } else {
+                    receiver.fifo.close(gst::FlowError::Flushing);
+                    receiver.source.stream.activate(false);
+                    receiver.fifo.clear();
+                }
+            }
+
+            fn event(&self, event: gst::Event) -> bool {
+                match event.view() {
+                    gst::EventView::Reconfigure(_) => {
+                        self.receiver.fifo.reopen_after_error();
+                        true
+                    }
+                    _ => {
+                        let sink = lock(&self.hub).as_ref().and_then(|hub| hub.sink());
+                        sink.is_some_and(|sink| sink.push_event(event))
+                    }
+                }
+            }
+        }
+    };
+}
+
+bridge!(
+    ProxySink,
+    ProxySinkElement,
+    "GstCreelProxySink",
+    "proxy sink",
+    ProxySrc,
+    ProxySrcElement,
+    "GstCreelProxySrc",
+    "proxy source",
+    PROXIES,
+    "proxy-context",
+    1
+);
+bridge!(
+    InterSink,
+    InterSinkElement,
+    "GstCreelInterSink",
+    "inter sink",
+    InterSrc,
+    InterSrcElement,
+    "GstCreelInterSrc",
+    "inter source",
+    INTERS,
+    "inter-context",
+    usize::MAX
+);

@@ -1,0 +1,248 @@
+//! Contexts: pools that elements share by name.
+//!
+//! Elements whose property `context` has the same value run on the same [`creel::Pool`]. The first
+//! of them that leaves the state NULL creates the pool, and the last one that returns to NULL ends
+//! it. Therefore the settings of the first element count. An element that asks for others posts a
+//! warning and uses the pool as it is, because a pipeline that sets `context-wait` on one element
+//! only should still run.
+
+use creel::{Observe, Placement, Pool, Wait};
+use gst::glib;
+use gst::prelude::*;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::settings::Settings;
+
+/// The contexts that are in use.
+static CONTEXTS: LazyLock<Mutex<HashMap<String, Weak<Context>>>> = LazyLock::new(Mutex::default);
+
+/// The longest quantum that an element accepts, in milliseconds.
+const WAIT_MS_MAX: u32 = 1_000;
+
+/// The settings of a context's pool.
+#[derive(Clone, Debug, PartialEq)]
+struct Knobs {
+    workers: usize,
+    placement: String,
+    wait: Wait,
+}
+
+/// A pool that elements share by name.
+pub(crate) struct Context {
+    name: String,
+    knobs: Knobs,
+    pool: Pool,
+    /// The worker that gets the next task, before the remainder is taken.
+    next: AtomicUsize,
+    /// Pools of buffers, by the size of a buffer in bytes.
+    memory: Mutex<HashMap<usize, gst::BufferPool>>,
+}
+
+/// Returns the properties that select a context.
+pub(crate) fn properties() -> Vec<glib::ParamSpec> {
+    vec![
+        glib::ParamSpecString::builder("context")
+            .nick("Context")
+            .blurb("Name of the context. Elements with the same name share the same threads")
+            .default_value(Some(""))
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecUInt::builder("context-wait")
+            .nick("Context Wait")
+            .blurb("Quantum of the context in ms: its threads react at most once per quantum. With 0, they react at once and sleep when there is nothing to do")
+            .maximum(WAIT_MS_MAX)
+            .default_value(0)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecUInt::builder("workers")
+            .nick("Workers")
+            .blurb("Number of threads of the context")
+            .minimum(1)
+            .maximum(1_024)
+            .default_value(1)
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecString::builder("placement")
+            .nick("Placement")
+            .blurb("CPUs of the context's threads: unpinned, cores, pus, close, spread, fast, per-cache, per-node, or a list such as 0,2-3")
+            .default_value(Some("unpinned"))
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecString::builder("wait")
+            .nick("Wait")
+            .blurb("How the context's threads wait: throttle (by the property context-wait), park, or adaptive, which spins for a few microseconds if this has paid off")
+            .default_value(Some("throttle"))
+            .mutable_ready()
+            .build(),
+        glib::ParamSpecBoolean::builder("observe")
+            .nick("Observe")
+            .blurb("Whether `creel top` can show the context's threads")
+            .default_value(false)
+            .mutable_ready()
+            .build(),
+    ]
+}
+
+impl Knobs {
+    fn of(settings: &Settings) -> Result<Self, gst::ErrorMessage> {
+        let quantum = Duration::from_millis(settings.get::<u32>("context-wait").into());
+        let wait = match settings.string("wait").as_str() {
+            "throttle" if quantum.is_zero() => Wait::Park,
+            "throttle" => Wait::Throttle(quantum),
+            "park" => Wait::Park,
+            "adaptive" => Wait::Adaptive,
+            other => {
+                return Err(gst::error_msg!(
+                    gst::LibraryError::Settings,
+                    ["cannot use wait={other}: expected throttle, park or adaptive"]
+                ));
+            }
+        };
+        Ok(Self {
+            workers: settings.get::<u32>("workers") as usize,
+            placement: settings.string("placement"),
+            wait,
+        })
+    }
+
+    fn build(&self, name: &str, observe: bool) -> Result<Pool, String> {
+        let placement: Placement = self
+            .placement
+            .parse()
+            .map_err(|error| format!("cannot use placement={}: {error}", self.placement))?;
+        let pool_name = if name.is_empty() { "creel" } else { name };
+        let pool = Pool::builder()
+            .name(pool_name)
+            .workers(self.workers)
+            .placement(placement)
+            .wait(self.wait)
+            .build()
+            .map_err(|error| error.to_string())?;
+        if observe {
+            pool.observe(Observe::Look)
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(pool)
+    }
+}
+
+impl Context {
+    /// Returns the context that the settings of `element` name. Creates its pool if no element uses
+    /// the name.
+    pub(crate) fn acquire(
+        settings: &Settings,
+        element: &impl IsA<gst::Element>,
+    ) -> Result<Arc<Self>, gst::ErrorMessage> {
+        let name = settings.string("context");
+        let knobs = Knobs::of(settings)?;
+        let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(context) = contexts.get(&name).and_then(Weak::upgrade) {
+            drop(contexts);
+            if context.knobs != knobs {
+                gst::element_warning!(
+                    element,
+                    gst::LibraryError::Settings,
+                    ("Context `{name}` already runs with other settings, which this element uses"),
+                    [
+                        "the context has {:?}, the element asks for {knobs:?}",
+                        context.knobs
+                    ]
+                );
+            }
+            return Ok(context);
+        }
+        let pool = knobs
+            .build(&name, settings.get("observe"))
+            .map_err(|error| {
+                gst::error_msg!(
+                    gst::LibraryError::Settings,
+                    ["cannot create the context `{name}`: {error}"]
+                )
+            })?;
+        let context = Arc::new(Self {
+            name: name.clone(),
+            knobs,
+            pool,
+            next: AtomicUsize::new(0),
+            memory: Mutex::default(),
+        });
+        contexts.retain(|_, context| context.strong_count() > 0);
+        contexts.insert(name, Arc::downgrade(&context));
+        Ok(context)
+    }
+
+    /// Spawns a task. It is bound to a worker, because a thread that merely waits in
+    /// `Pool::block_on` must not push buffers.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Task {
+        let worker = self.next.fetch_add(1, Ordering::Relaxed) % self.pool.workers();
+        Task(Some(self.pool.spawn_on(worker, task)))
+    }
+
+    /// Returns the latency that the context adds to a live stream, which is its quantum.
+    pub(crate) fn latency(&self) -> gst::ClockTime {
+        match self.knobs.wait {
+            Wait::Throttle(quantum) => gst::ClockTime::from_nseconds(quantum.as_nanos() as u64),
+            _ => gst::ClockTime::ZERO,
+        }
+    }
+
+    /// Returns a pool of buffers of `size` bytes. All elements of the context share it, because a
+    /// worker fills the buffers of one element at a time.
+    pub(crate) fn memory(&self, size: usize) -> Result<gst::BufferPool, glib::BoolError> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = memory.get(&size) {
+            return Ok(pool.clone());
+        }
+        let pool = gst::BufferPool::new();
+        let mut config = pool.config();
+        config.set_params(None, size as u32, 0, 0);
+        pool.set_config(config)?;
+        pool.set_active(true)?;
+        memory.insert(size, pool.clone());
+        Ok(pool)
+    }
+
+    /// Adds the fields of the context to the structure of the property `stats`.
+    pub(crate) fn describe(&self, stats: &mut gst::Structure) {
+        let pool = self.pool.stats();
+        let sum =
+            |field: fn(&creel::WorkerStats) -> u64| pool.workers.iter().map(field).sum::<u64>();
+        stats.set("context", &self.name);
+        stats.set("context-workers", pool.workers.len() as u64);
+        stats.set("context-polls", pool.tasks.polls);
+        stats.set("context-parks", sum(|worker| worker.parks));
+        stats.set(
+            "context-parked",
+            sum(|worker| worker.parked.as_nanos() as u64),
+        );
+        stats.set("context-events", sum(|worker| worker.events));
+        stats.set("context-timers", sum(|worker| worker.timers));
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let memory = self
+            .memory
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for (_, pool) in memory.drain() {
+            let _ = pool.set_active(false); // it frees the buffers that are in use later
+        }
+    }
+}
+
+/// A task that is aborted when this is dropped.
+pub(crate) struct Task(Option<creel::JoinHandle<()>>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(task) = self.0.take() {
+            task.abort();
+            task.detach();
+        }
+    }
+}

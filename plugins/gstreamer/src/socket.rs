@@ -1,0 +1,150 @@
+//! Opening and configuring UDP sockets.
+
+use socket2::{Domain, InterfaceIndexOrAddress, SockRef, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Returns the address of a host. An address is used as it is, and a name is looked up, which
+/// blocks.
+pub(crate) fn resolve(host: &str) -> io::Result<IpAddr> {
+    if let Ok(address) = host.parse() {
+        return Ok(address);
+    }
+    let mut found = (host, 0).to_socket_addrs()?;
+    found
+        .next()
+        .map(|address| address.ip())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")))
+}
+
+/// Creates a socket that is bound to `address`.
+pub(crate) fn bind(address: SocketAddr, reuse: bool) -> io::Result<UdpSocket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
+    socket.set_reuse_address(reuse)?;
+    #[cfg(unix)]
+    socket.set_reuse_port(reuse)?;
+    socket.bind(&address.into())?;
+    Ok(socket.into())
+}
+
+/// A network interface on which a group is joined.
+#[derive(Clone, Copy)]
+enum Interface {
+    Index(u32),
+    Address(Ipv4Addr),
+}
+
+impl Interface {
+    fn v4(self) -> InterfaceIndexOrAddress {
+        match self {
+            Interface::Index(index) => InterfaceIndexOrAddress::Index(index),
+            Interface::Address(address) => InterfaceIndexOrAddress::Address(address),
+        }
+    }
+
+    fn v6(self) -> io::Result<u32> {
+        match self {
+            Interface::Index(index) => Ok(index),
+            Interface::Address(_) => Err(unsupported("an IPv6 group needs an interface's name")),
+        }
+    }
+
+    fn address(self) -> io::Result<Ipv4Addr> {
+        match self {
+            Interface::Address(address) => Ok(address),
+            Interface::Index(0) => Ok(Ipv4Addr::UNSPECIFIED),
+            Interface::Index(_) => Err(unsupported(
+                "a group is joined for one source on an interface's address, not on its name",
+            )),
+        }
+    }
+}
+
+fn unsupported(reason: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, reason)
+}
+
+/// Returns the interfaces of a list of names and addresses, or the system's choice for an empty
+/// list.
+fn interfaces(list: &str) -> io::Result<Vec<Interface>> {
+    if list.trim().is_empty() {
+        return Ok(vec![Interface::Index(0)]);
+    }
+    let of = |name: &str| match name.parse() {
+        Ok(address) => Ok(Interface::Address(address)),
+        Err(_) => interface_index(name).map(Interface::Index),
+    };
+    list.split(',').map(str::trim).map(of).collect()
+}
+
+/// Returns the index of an interface by its name. Linux shows it in a file.
+fn interface_index(name: &str) -> io::Result<u32> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no interface `{name}`"));
+    let valid = !name.is_empty() && !name.contains(['/', '.']);
+    let path = format!("/sys/class/net/{name}/ifindex");
+    let text = valid.then(|| std::fs::read_to_string(path).ok()).flatten();
+    text.and_then(|text| text.trim().parse().ok())
+        .ok_or_else(unknown)
+}
+
+/// Joins a multicast group on the given interfaces, for the datagrams of one source if `only_from`
+/// names one.
+pub(crate) fn join(
+    socket: &UdpSocket,
+    group: IpAddr,
+    only_from: Option<IpAddr>,
+    list: &str,
+) -> io::Result<()> {
+    let options = SockRef::from(socket);
+    for interface in interfaces(list)? {
+        match (group, only_from) {
+            (IpAddr::V4(group), None) => options.join_multicast_v4_n(&group, &interface.v4())?,
+            (IpAddr::V6(group), None) => options.join_multicast_v6(&group, interface.v6()?)?,
+            (IpAddr::V4(group), Some(IpAddr::V4(source))) => {
+                options.join_ssm_v4(&source, &group, &interface.address()?)?;
+            }
+            _ => {
+                return Err(unsupported(
+                    "a group is joined for one source with IPv4 only",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Leaves a multicast group that [`join`] joined.
+pub(crate) fn leave(socket: &UdpSocket, group: IpAddr, list: &str) -> io::Result<()> {
+    let options = SockRef::from(socket);
+    for interface in interfaces(list)? {
+        match group {
+            IpAddr::V4(group) => options.leave_multicast_v4_n(&group, &interface.v4())?,
+            IpAddr::V6(group) => options.leave_multicast_v6(&group, interface.v6()?)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes the socket send multicast datagrams through an interface.
+pub(crate) fn send_through(socket: &UdpSocket, v6: bool, list: &str) -> io::Result<()> {
+    let options = SockRef::from(socket);
+    for interface in interfaces(list)?.into_iter().take(1) {
+        match (v6, interface) {
+            (_, Interface::Index(0)) => {}
+            (true, interface) => options.set_multicast_if_v6(interface.v6()?)?,
+            (false, Interface::Address(address)) => options.set_multicast_if_v4(&address)?,
+            // Linux reads an address of the form 0.0.0.N as the index N. Source: ip(7).
+            (false, Interface::Index(index)) => {
+                options.set_multicast_if_v4(&Ipv4Addr::from(index))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns a duplicate of a socket as GLib's type.
+pub(crate) fn to_gio(socket: Option<BorrowedFd<'_>>) -> Option<gio::Socket> {
+    let copy: OwnedFd = socket?.try_clone_to_owned().ok()?;
+    gio::Socket::from_fd(copy).ok()
+}

@@ -1,0 +1,366 @@
+//! The other elements: sources, connections between pipelines, the selector and the adapter.
+
+mod common;
+
+use common::{Pipeline, wait_for};
+use gst::prelude::*;
+use std::io::Write;
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const SINK: &str = "fakesink name=sink signal-handoffs=true sync=false async=false";
+
+/// Collects what arrives at the sink of a pipeline, as returned by `f`.
+fn collect<T: Send + 'static>(
+    pipeline: &Pipeline,
+    f: impl Fn(&gst::BufferRef) -> T + Send + Sync + 'static,
+) -> Arc<Mutex<Vec<T>>> {
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&got);
+    pipeline.on_buffer("sink", move |buffer, _| {
+        seen.lock().unwrap().push(f(buffer))
+    });
+    got
+}
+
+fn bytes(buffer: &gst::BufferRef) -> Vec<u8> {
+    buffer.map_readable().unwrap().to_vec()
+}
+
+#[test]
+fn a_program_pushes_buffers_and_ends_the_stream() {
+    let pipeline = Pipeline::parse(&format!(
+        "creel-appsrc name=src caps=application/x-test do-timestamp=true block=true max-buffers=3 ! {SINK}"
+    ));
+    let got = collect(&pipeline, bytes);
+    let src = pipeline.get("src");
+    let push = |n: u8| src.emit_by_name::<bool>("push-buffer", &[&gst::Buffer::from_slice([n])]);
+    assert!(!push(0), "the element is in the state NULL");
+    pipeline.set_state(gst::State::Playing);
+    assert!((0..100).all(push));
+    assert!(src.emit_by_name::<bool>("end-of-stream", &[]));
+    assert!(!push(0));
+    pipeline.wait_for_eos();
+    let expected: Vec<_> = (0..100).map(|n| vec![n]).collect();
+    assert_eq!(*got.lock().unwrap(), expected);
+}
+
+#[test]
+fn a_full_source_refuses_buffers_unless_it_blocks() {
+    let pipeline = Pipeline::parse(&format!("creel-appsrc name=src max-buffers=3 ! {SINK}"));
+    let got = collect(&pipeline, bytes);
+    let src = pipeline.get("src");
+    let push = |n: u8| src.emit_by_name::<bool>("push-buffer", &[&gst::Buffer::from_slice([n])]);
+    // In the state PAUSED, the source takes buffers and pushes none.
+    pipeline.bin().set_state(gst::State::Paused).unwrap();
+    assert_eq!([0, 1, 2, 3].map(push), [true, true, true, false]);
+    pipeline.set_state(gst::State::Playing);
+    wait_for(|| got.lock().unwrap().len() == 3);
+    assert!(push(4));
+    wait_for(|| got.lock().unwrap().len() == 4);
+    assert_eq!(*got.lock().unwrap(), [[0], [1], [2], [4]]);
+}
+
+#[test]
+fn a_tone_has_its_frequency_its_volume_and_its_times() {
+    let pipeline = Pipeline::parse(&format!(
+        "creel-audiotestsrc is-live=false num-buffers=10 samples-per-buffer=800 freq=100 volume=0.5 \
+         ! audio/x-raw,rate=8000,channels=2 ! {SINK}"
+    ));
+    let got = collect(&pipeline, |buffer| {
+        (buffer.pts(), buffer.duration(), bytes(buffer))
+    });
+    pipeline.set_state(gst::State::Playing);
+    pipeline.wait_for_eos();
+    let got = got.lock().unwrap();
+    let mut samples = Vec::new();
+    for (n, (pts, duration, bytes)) in got.iter().enumerate() {
+        assert_eq!(*pts, Some(n as u64 * 100 * gst::ClockTime::MSECOND));
+        assert_eq!(*duration, Some(100 * gst::ClockTime::MSECOND));
+        let sample = |frame: &[u8]| i16::from_le_bytes([frame[0], frame[1]]);
+        assert!(bytes.chunks(4).all(|frame| frame[..2] == frame[2..]));
+        samples.extend(bytes.chunks(4).map(sample));
+    }
+    assert_eq!(samples.len(), 8_000);
+    let most = samples.iter().max().unwrap();
+    assert!((16_300..=16_384).contains(most), "{most}");
+    let crossings = samples
+        .windows(2)
+        .filter(|pair| pair[0] < 0 && pair[1] >= 0)
+        .count();
+    assert!((98..=101).contains(&crossings), "{crossings}");
+}
+
+#[test]
+fn a_live_tone_keeps_the_time_of_the_clock() {
+    let pipeline = Pipeline::parse(&format!(
+        "creel-audiotestsrc num-buffers=20 samples-per-buffer=80 ! audio/x-raw,rate=8000 ! {SINK}"
+    ));
+    let begin = Instant::now();
+    pipeline.set_state(gst::State::Playing);
+    pipeline.wait_for_eos();
+    // The last of 20 buffers of 10 ms begins at 190 ms.
+    assert!(begin.elapsed() >= Duration::from_millis(190));
+}
+
+#[test]
+fn bytes_and_framed_packets_arrive_from_a_server() {
+    for framing in ["none", "rfc4571"] {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = server.local_addr().unwrap().port();
+        let pipeline = Pipeline::parse(&format!(
+            "creel-tcpclientsrc port={port} framing={framing} blocksize=50 caps=application/x-test ! {SINK}"
+        ));
+        let got = collect(&pipeline, bytes);
+        let packets: Vec<Vec<u8>> = [3, 0, 200, 1].map(|n| vec![n; n.into()]).to_vec();
+        let sent: Vec<u8> = packets
+            .iter()
+            .flat_map(|packet| [&(packet.len() as u16).to_be_bytes(), &packet[..]].concat())
+            .collect();
+        pipeline.set_state(gst::State::Playing);
+        let (mut connection, _) = server.accept().unwrap();
+        for part in sent.chunks(7) {
+            connection.write_all(part).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(connection);
+        pipeline.wait_for_eos();
+        match framing {
+            "none" => assert_eq!(got.lock().unwrap().concat(), sent),
+            _ => assert_eq!(*got.lock().unwrap(), packets),
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_not_there_is_an_error() {
+    // The port was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let pipeline = Pipeline::parse(&format!("creel-tcpclientsrc port={port} ! {SINK}"));
+    pipeline.bin().set_state(gst::State::Playing).unwrap();
+    let error = pipeline.wait_for_error();
+    assert!(error.contains(&port.to_string()), "{error}");
+}
+
+#[test]
+fn a_proxy_passes_everything_on_and_holds_up_its_sender() {
+    let sender = Pipeline::parse(
+        "audiotestsrc num-buffers=200 samplesperbuffer=8 ! creel-queue context=p ! creel-proxysink proxy-context=one",
+    );
+    let receiver = Pipeline::parse(&format!(
+        "creel-proxysrc name=src proxy-context=one context=q max-size-buffers=3 ! {SINK}"
+    ));
+    let got = collect(&receiver, |buffer| buffer.offset());
+    receiver.set_state(gst::State::Playing);
+    sender.set_state(gst::State::Playing);
+    receiver.wait_for_eos();
+    sender.wait_for_eos();
+    let offsets: Vec<u64> = (0..200).map(|n| n * 8).collect();
+    assert_eq!(*got.lock().unwrap(), offsets);
+}
+
+#[test]
+fn a_second_source_of_a_proxy_is_refused() {
+    let one = Pipeline::parse(&format!("creel-proxysrc proxy-context=busy ! {SINK}"));
+    let two = Pipeline::parse(&format!("creel-proxysrc proxy-context=busy ! {SINK}"));
+    one.set_state(gst::State::Playing);
+    assert!(two.bin().set_state(gst::State::Playing).is_err());
+    assert!(two.wait_for_error().contains("busy"));
+}
+
+#[test]
+fn receivers_join_and_leave_a_sender() {
+    let sender = Pipeline::parse(
+        "creel-audiotestsrc samples-per-buffer=8 context=i ! audio/x-raw,rate=8000 ! creel-intersink inter-context=many",
+    );
+    sender.set_state(gst::State::Playing);
+    for round in 0..5 {
+        let receivers = [0, 1, 2].map(|n| {
+            let receiver = Pipeline::parse(&format!(
+                "creel-intersrc inter-context=many context=r{n} ! {SINK}"
+            ));
+            let count = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&count);
+            receiver.on_buffer("sink", move |_, caps| {
+                assert!(caps.unwrap().to_string().starts_with("audio/x-raw"));
+                seen.fetch_add(1, Ordering::SeqCst);
+            });
+            receiver.set_state(gst::State::Playing);
+            (receiver, count)
+        });
+        for (_, count) in &receivers {
+            wait_for(|| count.load(Ordering::SeqCst) > 5);
+        }
+        if round % 2 == 0 {
+            sender.set_state(gst::State::Ready);
+            sender.set_state(gst::State::Playing);
+        }
+    }
+}
+
+#[test]
+fn a_sender_stops_although_its_receiver_takes_nothing() {
+    for context in ["audiotestsrc", "audiotestsrc ! creel-queue"] {
+        let sender = Pipeline::parse(&format!("{context} ! creel-intersink inter-context=stuck"));
+        // A paused sink blocks the thread of the receiver.
+        let receiver = Pipeline::parse(
+            "creel-intersrc inter-context=stuck context=stuck max-size-buffers=2 ! fakesink name=sink async=false",
+        );
+        receiver.set_state(gst::State::Playing);
+        receiver.get("sink").set_locked_state(true);
+        receiver.get("sink").set_state(gst::State::Paused).unwrap();
+        sender.set_state(gst::State::Playing);
+        wait_for(|| receiver.element().property::<u32>("current-level-buffers") == 2);
+        sender.set_state(gst::State::Null);
+        receiver.get("sink").set_locked_state(false);
+    }
+}
+
+#[test]
+fn a_switch_passes_on_the_other_stream_without_loss() {
+    let pipeline = Pipeline::parse(&format!(
+        "creel-input-selector name=selector ! {SINK} \
+         creel-appsrc name=a context=s caps=application/x-a ! selector.sink_0 \
+         creel-appsrc name=b context=s caps=application/x-b ! selector.sink_1"
+    ));
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&got);
+    pipeline.on_buffer("sink", move |buffer, caps| {
+        seen.lock()
+            .unwrap()
+            .push((caps.unwrap().to_string(), bytes(buffer)));
+    });
+    let push = |name: &str, n: u8| {
+        let buffer = gst::Buffer::from_slice([n]);
+        assert!(
+            pipeline
+                .get(name)
+                .emit_by_name::<bool>("push-buffer", &[&buffer])
+        );
+        let counted = || {
+            let stats = pipeline.get(name).property::<gst::Structure>("stats");
+            stats.get::<u64>("buffers").unwrap()
+        };
+        wait_for(|| counted() == u64::from(n) + 1);
+    };
+    pipeline.set_state(gst::State::Playing);
+    let selector = pipeline.get("selector");
+    let mut expected = Vec::new();
+    for n in 0..40 {
+        let active = if n / 10 % 2 == 0 { "a" } else { "b" };
+        let pad = selector.static_pad(if active == "a" { "sink_0" } else { "sink_1" });
+        selector.set_property("active-pad", pad);
+        push("a", n);
+        push("b", n);
+        expected.push((format!("application/x-{active}"), vec![n]));
+        wait_for(|| got.lock().unwrap().len() == expected.len());
+    }
+    assert_eq!(*got.lock().unwrap(), expected);
+}
+
+#[test]
+fn an_element_that_blocks_does_not_hold_up_its_context() {
+    let blocked = Pipeline::parse(&format!(
+        "creel-appsrc name=src block=true context=shared ! creel-blocking-adapter name=adapter max-size-buffers=2 ! {SINK}"
+    ));
+    let free = Pipeline::parse(&format!(
+        "creel-appsrc name=src block=true context=shared ! {SINK}"
+    ));
+    let blocks = Arc::new(AtomicBool::new(true));
+    let (still, passed) = (Arc::clone(&blocks), Arc::new(AtomicUsize::new(0)));
+    let seen = Arc::clone(&passed);
+    blocked.on_buffer("sink", move |_, _| {
+        while still.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        seen.fetch_add(1, Ordering::SeqCst);
+    });
+    let got = collect(&free, bytes);
+    blocked.set_state(gst::State::Playing);
+    free.set_state(gst::State::Playing);
+    let push = |pipeline: &Pipeline| {
+        let buffer = gst::Buffer::from_slice([1]);
+        assert!(
+            pipeline
+                .get("src")
+                .emit_by_name::<bool>("push-buffer", &[&buffer])
+        );
+    };
+    (0..10).for_each(|_| push(&blocked));
+    (0..100).for_each(|_| push(&free));
+    wait_for(|| got.lock().unwrap().len() == 100);
+    assert_eq!(passed.load(Ordering::SeqCst), 0);
+    blocks.store(false, Ordering::SeqCst);
+    wait_for(|| passed.load(Ordering::SeqCst) == 10);
+    let stats = blocked.get("adapter").property::<gst::Structure>("stats");
+    assert!(stats.get::<u64>("blocked").unwrap() >= 1);
+}
+
+#[test]
+fn a_long_key_press_is_sent_in_segments() {
+    // At this clock rate, 16 bits hold 341 ms.
+    let pipeline = Pipeline::parse(&format!(
+        "creel-rtpdtmfsrc name=src clock-rate=192000 pt=101 ssrc=7 seqnum-offset=65534 packet-redundancy=3 ! {SINK}"
+    ));
+    let got = collect(&pipeline, bytes);
+    pipeline.set_state(gst::State::Playing);
+    let key = |start: bool| {
+        let event = gst::Structure::builder("dtmf-event")
+            .field("type", 1)
+            .field("number", 5)
+            .field("volume", 10)
+            .field("start", start);
+        let event = gst::event::CustomUpstream::new(event.build());
+        assert!(pipeline.get("src").send_event(event));
+    };
+    key(true);
+    wait_for(|| got.lock().unwrap().len() >= 15);
+    key(false);
+    let is_end = |packet: &Vec<u8>| packet[13] & 0x80 != 0;
+    wait_for(|| {
+        got.lock()
+            .unwrap()
+            .iter()
+            .filter(|packet| is_end(packet))
+            .count()
+            == 3
+    });
+    let got = got.lock().unwrap();
+    let of = |packet: &Vec<u8>| {
+        let timestamp = u32::from_be_bytes(packet[4..8].try_into().unwrap());
+        (
+            timestamp,
+            u32::from(u16::from_be_bytes(packet[14..16].try_into().unwrap())),
+        )
+    };
+    let mut covered = of(&got[0]).0;
+    for (n, packet) in got.iter().enumerate() {
+        assert_eq!(packet.len(), 16);
+        assert_eq!(packet[1] & 0x7f, 101);
+        assert_eq!(
+            packet[1] & 0x80 != 0,
+            n < 3,
+            "the marker is on the first packet"
+        );
+        let seqnum = u16::from_be_bytes(packet[2..4].try_into().unwrap());
+        assert_eq!(seqnum, 65_534_u16.wrapping_add(n as u16));
+        assert_eq!(packet[8..12], 7_u32.to_be_bytes());
+        assert_eq!((packet[12], packet[13] & 0x3f), (5, 10));
+        assert_eq!(is_end(packet), n >= got.len() - 3);
+        // Each packet covers 40 ms more, also over the border of a segment.
+        let (timestamp, duration) = of(packet);
+        if !(1..3).contains(&n) && n < got.len() - 2 {
+            covered = covered.wrapping_add(7_680);
+        }
+        assert_eq!(timestamp.wrapping_add(duration), covered, "packet {n}");
+    }
+    let mut timestamps: Vec<u32> = got.iter().map(|packet| of(packet).0).collect();
+    timestamps.dedup();
+    assert!(timestamps.len() >= 2, "there are several segments");
+}

@@ -1,0 +1,186 @@
+//! The queue: its limits, its order, and flushes.
+
+mod common;
+
+use common::{Pipeline, init, wait_for};
+use gst::prelude::*;
+use gst_check::Harness;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+fn buffer(n: u64) -> gst::Buffer {
+    let mut buffer = gst::Buffer::with_size(100).unwrap();
+    let inner = buffer.get_mut().unwrap();
+    inner.set_pts(n * 20 * gst::ClockTime::MSECOND);
+    inner.set_duration(20 * gst::ClockTime::MSECOND);
+    buffer
+}
+
+/// Returns a harness whose queue keeps everything, because a probe blocks its source pad.
+fn blocked(properties: &[(&str, &str)]) -> (Harness, gst::Element, gst::PadProbeId) {
+    init();
+    let mut harness = Harness::new("creel-queue");
+    let queue = harness.element().unwrap();
+    for (name, value) in properties {
+        queue.set_property_from_str(name, value);
+    }
+    let pad = queue.static_pad("src").unwrap();
+    let blocked = Arc::new(AtomicBool::new(false));
+    let is_blocked = Arc::clone(&blocked);
+    let kinds = gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER;
+    let probe = pad.add_probe(kinds, move |_, _| {
+        is_blocked.store(true, Ordering::SeqCst);
+        gst::PadProbeReturn::Ok
+    });
+    harness.set_src_caps_str("application/x-test");
+    harness.push(buffer(0)).unwrap();
+    wait_for(|| blocked.load(Ordering::SeqCst));
+    (harness, queue, probe.unwrap())
+}
+
+#[test]
+fn items_leave_in_the_order_in_which_they_came() {
+    init();
+    let mut harness = Harness::new("creel-queue");
+    harness.set_src_caps_str("application/x-test");
+    for n in 0..500 {
+        harness.push(buffer(n)).unwrap();
+        if n % 100 == 99 {
+            let event = gst::Structure::builder("mark").field("after", n).build();
+            assert!(harness.push_event(gst::event::CustomDownstream::new(event)));
+        }
+    }
+    harness.push_event(gst::event::Eos::new());
+    for n in 0..500 {
+        assert_eq!(
+            harness.pull().unwrap().pts().unwrap(),
+            n * 20 * gst::ClockTime::MSECOND
+        );
+    }
+    let mut marks = Vec::new();
+    loop {
+        let event = harness.pull_event().unwrap();
+        match event.view() {
+            gst::EventView::CustomDownstream(event) => {
+                marks.push(event.structure().unwrap().get::<u64>("after").unwrap());
+            }
+            gst::EventView::Eos(_) => break,
+            _ => {}
+        }
+    }
+    assert_eq!(marks, [99, 199, 299, 399, 499]);
+}
+
+#[test]
+fn each_of_the_three_limits_makes_the_queue_full() {
+    let none = [
+        ("max-size-buffers", "0"),
+        ("max-size-bytes", "0"),
+        ("max-size-time", "0"),
+    ];
+    for (limit, value) in [
+        ("max-size-buffers", "5"),
+        ("max-size-bytes", "500"),
+        ("max-size-time", "100000000"),
+    ] {
+        let mut properties = none.to_vec();
+        properties.extend([(limit, value), ("leaky", "upstream")]);
+        let (mut harness, queue, _) = blocked(&properties);
+        for n in 1..20 {
+            harness.push(buffer(n)).unwrap();
+        }
+        assert_eq!(queue.property::<u32>("current-level-buffers"), 5, "{limit}");
+        assert_eq!(queue.property::<u32>("current-level-bytes"), 500, "{limit}");
+        assert_eq!(
+            queue.property::<u64>("current-level-time"),
+            100_000_000,
+            "{limit}"
+        );
+        let stats = queue.property::<gst::Structure>("stats");
+        assert_eq!(stats.get::<u64>("dropped"), Ok(14), "{limit}");
+    }
+}
+
+#[test]
+fn a_queue_that_leaks_downstream_keeps_the_newest_buffers() {
+    let (mut harness, queue, probe) =
+        blocked(&[("max-size-buffers", "3"), ("leaky", "downstream")]);
+    for n in 1..=10 {
+        harness.push(buffer(n)).unwrap();
+    }
+    queue.static_pad("src").unwrap().remove_probe(probe);
+    let pts = [0, 8, 9, 10].map(|n| Some(n * 20 * gst::ClockTime::MSECOND));
+    assert_eq!([(); 4].map(|()| harness.pull().unwrap().pts()), pts);
+}
+
+#[test]
+fn a_flush_empties_a_full_queue_and_frees_its_sender() {
+    let (mut harness, queue, probe) = blocked(&[("max-size-buffers", "3")]);
+    for n in 1..=3 {
+        harness.push(buffer(n)).unwrap();
+    }
+    let sink = queue.static_pad("sink").unwrap();
+    let sender = sink.peer().unwrap();
+    let pushing = std::thread::spawn(move || sender.push(buffer(4)));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(!pushing.is_finished());
+    harness.push_event(gst::event::FlushStart::new());
+    assert_eq!(pushing.join().unwrap(), Err(gst::FlowError::Flushing));
+    queue.static_pad("src").unwrap().remove_probe(probe);
+    harness.push_event(gst::event::FlushStop::new(true));
+    assert_eq!(queue.property::<u32>("current-level-buffers"), 0);
+    while harness.try_pull().is_some() {}
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    harness.push_event(gst::event::Segment::new(&segment));
+    harness.push(buffer(9)).unwrap();
+    assert_eq!(
+        harness.pull().unwrap().pts(),
+        Some(180 * gst::ClockTime::MSECOND)
+    );
+}
+
+#[test]
+fn a_full_queue_holds_up_a_stream_of_its_own_context() {
+    // Both queues run on one thread. If the first one blocked it, the second would never drain.
+    let pipeline = Pipeline::parse(
+        "audiotestsrc num-buffers=500 samplesperbuffer=8 ! creel-queue context=one max-size-buffers=4 \
+         ! creel-queue name=second context=one max-size-buffers=2 \
+         ! fakesink name=sink signal-handoffs=true sync=false async=false",
+    );
+    let second = pipeline.get("second");
+    let (count, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(0)));
+    let (seen, level) = (Arc::clone(&count), Arc::clone(&most));
+    pipeline.on_buffer("sink", move |_, _| {
+        seen.fetch_add(1, Ordering::SeqCst);
+        let mut level = level.lock().unwrap();
+        *level = second.property::<u32>("current-level-buffers").max(*level);
+    });
+    pipeline.set_state(gst::State::Playing);
+    pipeline.wait_for_eos();
+    assert_eq!(count.load(Ordering::SeqCst), 500);
+    assert!(*most.lock().unwrap() <= 2);
+}
+
+#[test]
+fn an_error_of_the_peer_reaches_the_source() {
+    let pipeline = Pipeline::parse(
+        "audiotestsrc ! creel-queue ! identity error-after=10 ! fakesink sync=false async=false",
+    );
+    pipeline.set_state(gst::State::Playing);
+    let error = pipeline.wait_for_error();
+    assert!(!error.is_empty());
+}
+
+#[test]
+fn a_query_about_everything_in_the_queue_waits_for_it() {
+    init();
+    let mut harness = Harness::new("creel-queue");
+    harness.set_src_caps_str("application/x-test");
+    for n in 0..50 {
+        harness.push(buffer(n)).unwrap();
+    }
+    let sink = harness.element().unwrap().static_pad("sink").unwrap();
+    let mut query = gst::query::Drain::new();
+    sink.peer().unwrap().peer_query(&mut query);
+    assert_eq!(harness.buffers_received(), 50);
+}

@@ -290,7 +290,7 @@ unsafe fn read<T>(table: &[Segment<T>], index: usize) -> T {
     })
 }
 
-/// A model for loom. Run it with `RUSTFLAGS="--cfg creel_loom" cargo test -p creel --lib --release lane`.
+/// A model for loom. Run it with `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib lane`.
 #[cfg(all(test, creel_loom))]
 mod model {
     use super::*;

@@ -93,8 +93,6 @@ fn source(source: KindSource) -> &'static str {
         KindSource::MaxFrequency => "the maximum frequency",
         KindSource::CppcHighest => "the highest performance of CPPC",
         KindSource::SharedCache => "the shared cache",
-        KindSource::EfficiencyClass => "the efficiency class",
-        KindSource::PerformanceLevel => "the performance level",
         KindSource::Description => "the description",
         KindSource::EfficiencyClass => "the efficiency classes of Windows",
         KindSource::PerformanceLevel => "the performance levels of macOS",

@@ -23,7 +23,8 @@
 //!
 //! In addition there is `neighbours.rs`, which uses only the types.
 //!
-//! **Invariants.** We read no environment variable. We place workers only on PUs that the caller
+//! **Invariants.** No environment variable changes a result. (We look at those of OpenMP to see
+//! whether its runtime may have bound this thread.) We place workers only on PUs that the caller
 //! allows. Reading a machine is bounded, and no file can make it fail. A hostile tree gives a machine
 //! with notes, and never a panic or an endless read.
 //!

@@ -304,7 +304,7 @@ fn bad_input_has_a_message_and_exit_code() {
         (&["--synthetic", "core:2", "--root", empty], 2, "--root"),
         (&["--no-such-flag"], 2, "--no-such-flag"),
         (&["--root", empty], 65, "describes no machine"),
-        (&["--root", "no/such/folder"], 65, "no/such/folder"),
+        (&["--root", "no/such/folder"], 1, "no/such/folder"),
         (&["--root", typo], 65, "cpu/online"),
     ];
     for (args, code, reason) in cases {

@@ -11,18 +11,26 @@ mod pool;
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 
-/// The numbers of `errno.h` on Linux that we return. Other systems use the same ones, except for
-/// `EDEADLK` and `ECANCELED`.
+/// The numbers of the system's `errno.h` that we return.
 mod errno {
-    use std::ffi::c_int;
+    #[cfg(not(windows))]
+    pub(crate) use libc::{EAGAIN, EBUSY, ECANCELED, EDEADLK, EINVAL, EIO, ENOMEM};
 
-    pub(crate) const EIO: c_int = 5;
-    pub(crate) const EAGAIN: c_int = 11;
-    pub(crate) const ENOMEM: c_int = 12;
-    pub(crate) const EBUSY: c_int = 16;
-    pub(crate) const EINVAL: c_int = 22;
-    pub(crate) const EDEADLK: c_int = if cfg!(target_os = "linux") { 35 } else { 11 };
-    pub(crate) const ECANCELED: c_int = if cfg!(target_os = "linux") { 125 } else { 89 };
+    /// Those of Microsoft's C library.
+    #[cfg(windows)]
+    mod windows {
+        use std::ffi::c_int;
+
+        pub(crate) const EIO: c_int = 5;
+        pub(crate) const EAGAIN: c_int = 11;
+        pub(crate) const ENOMEM: c_int = 12;
+        pub(crate) const EBUSY: c_int = 16;
+        pub(crate) const EINVAL: c_int = 22;
+        pub(crate) const EDEADLK: c_int = 36;
+        pub(crate) const ECANCELED: c_int = 105;
+    }
+    #[cfg(windows)]
+    pub(crate) use windows::*;
 }
 
 /// The version of the ABI. It changes if programs must be compiled again.

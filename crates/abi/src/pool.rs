@@ -103,11 +103,14 @@ pub unsafe extern "C" fn creel_pool_new(options: *const Options, pool: *mut *mut
 unsafe fn build(options: *const Options) -> Result<Pool, c_int> {
     let mut builder = Pool::builder();
     if !options.is_null() {
-        // SAFETY: The caller guarantees a valid struct, which nobody changes during this call.
-        let options = unsafe { &*options };
-        if options.size != size_of::<Options>() {
+        // SAFETY: The size is the first field in every version of the struct.
+        let size = unsafe { options.cast::<usize>().read() };
+        if size != size_of::<Options>() {
             return Err(EINVAL);
         }
+        // SAFETY: The caller guarantees a valid struct, which nobody changes during this call. Its
+        // size is that of this version.
+        let options = unsafe { &*options };
         if options.workers > 0 {
             builder = builder.workers(options.workers as usize);
         }

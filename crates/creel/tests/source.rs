@@ -4,7 +4,7 @@ use creel::{Pool, Source};
 use std::{
     sync::{
         Arc, Barrier, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::channel,
     },
     thread,
@@ -143,4 +143,52 @@ fn a_source_that_wakes_an_idle_pool_leaves_it_idle_again() {
         stack.push(&pool, move || sender.send(n).unwrap());
         assert_eq!(receiver.recv(), Ok(n));
     }
+}
+
+/// A variable that makes this program run a scenario in which it must end.
+const CHILD: &str = "CREEL_TEST_PANIC_IN_WAIT";
+
+#[test]
+fn a_sent_closure_that_panics_inside_a_wait_ends_the_process() {
+    if std::env::var_os(CHILD).is_some() {
+        panic_in_the_wait_of_a_join();
+        println!("survived");
+        return;
+    }
+    let name = "a_sent_closure_that_panics_inside_a_wait_ends_the_process";
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        !output.status.success() && !text.contains("survived"),
+        "{text}"
+    );
+}
+
+/// Worker 0 waits for the second closure of a join, which worker 1 has taken. In the meantime, it
+/// runs a closure that panics. If it unwound, the join would end while worker 1 uses its stack.
+fn panic_in_the_wait_of_a_join() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let taken = AtomicBool::new(false);
+    let join = || {
+        pool.join(
+            || {
+                while !taken.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+            },
+            || {
+                taken.store(true, Ordering::SeqCst);
+                pool.send_to(0, || panic!("inside the wait")).unwrap();
+                std::thread::sleep(std::time::Duration::from_secs(2));
+            },
+        )
+    };
+    let caught = || {
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(join));
+    };
+    pool.run_on(0, caught).unwrap();
 }

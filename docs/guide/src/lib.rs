@@ -35,11 +35,13 @@ pages! {
     "music.md" music
     "server.md" server
     "audio.md" audio
+    "c.md" c
     "measuring.md" measuring
     "traffic.md" traffic
     "cast.md" cast
     "service.md" service
     "player.md" player
+    "video.md" video
 }
 
 #[cfg(test)]

@@ -533,6 +533,10 @@ impl Member<'_> {
 
 impl Drop for Gang {
     fn drop(&mut self) {
+        // The child of a fork has none of the members' threads.
+        if self.pool.shared().slots.is_forked() {
+            return;
+        }
         let state = &*self.state;
         state.wait_for_members();
         let came = self.members() - state.absent.load(Ordering::Relaxed);

@@ -428,8 +428,11 @@ impl UdpSocket {
             Err(error) if is_about_earlier(&error) && !*is_repeated => *is_repeated = true,
             // The route to the receiver may not allow splitting, for example because of a small MTU
             // or the network device. We then send each datagram separately.
-            Err(_) if split => self.splits.store(false, Ordering::Relaxed),
+            Err(error) if split && !is_about_earlier(&error) => {
+                self.splits.store(false, Ordering::Relaxed);
+            }
             Err(error) => {
+                *is_repeated = false;
                 outgoing.done += 1;
                 report.failed += 1;
                 report.error.get_or_insert(error);

@@ -10,6 +10,7 @@ use crate::{
     worker::{
         current,
         hooks::{NewThread, Source},
+        no_unwind::no_unwind,
         slot::WorkerSlot,
         slots::When,
         waiter::Waiter,
@@ -33,7 +34,8 @@ impl Shared {
     pub(super) fn run_source(&self, slot: &WorkerSlot, begin: &mut dyn FnMut()) -> bool {
         let source = &self.slots.hooks.source;
         source.as_ref().is_some_and(|source| {
-            Forker::apart(&self.loops, slot.index, || source.run(slot.index, begin))
+            let run = || no_unwind(|| source.run(slot.index, begin));
+            Forker::apart(&self.loops, slot.index, run)
         })
     }
 
@@ -180,7 +182,7 @@ impl Pool {
         f: impl FnOnce() + Send + 'static,
     ) -> Result<(), WorkerError> {
         let slots = &self.shared.slots;
-        let sent = slots.send(slots.slot_in_use(worker)?, Box::new(f));
+        let sent = slots.send(slots.slot_in_use(worker)?, Box::new(|| no_unwind(f)));
         sent.map_err(|error| slots.refused(error))
     }
 

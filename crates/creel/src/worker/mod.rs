@@ -15,6 +15,7 @@ pub(crate) mod knobs;
 pub(crate) mod life;
 #[cfg(all(test, creel_loom))]
 mod model;
+pub(crate) mod no_unwind;
 pub(crate) mod panics;
 pub(crate) mod parker;
 pub(crate) mod parts;

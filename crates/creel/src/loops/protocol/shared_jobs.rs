@@ -300,9 +300,9 @@ impl Helper<'_> {
     pub(crate) fn leaves_some(&self) -> bool {
         // SAFETY: the shared job is alive while this helper is inside.
         let shared_job = unsafe { self.shared_job.as_ref() };
-        // SAFETY: `any_in_lanes` was made for this shared job, which is alive.
-        let any_in_lanes = || unsafe { (shared_job.any_in_lanes)(self.shared_job) };
-        shared_job.splits || self.shared_jobs.left() > 1 || any_in_lanes()
+        let shared_jobs = self.shared_jobs;
+        let any_in_lanes = || shared_jobs.has_lanes() && shared_jobs.any_worth_entering();
+        shared_job.splits || shared_jobs.left() > 1 || any_in_lanes()
     }
 
     /// Runs pieces until none is left, or until `enough` returns true.

@@ -60,11 +60,10 @@ struct Queue {
 /// it, or for one that is not reserved for another worker.
 const LOOK: usize = 64;
 
-/// A thief that has run a whole batch within this time looks again only after a pause. Otherwise it
-/// would take the cache lines of the lane away from the owner for too little.
+/// A thief that has run a whole batch within this time looks again only after a pause of this length.
+/// Otherwise it would take the cache lines of the lane away from the owner for too little. If it finds
+/// nothing after the pause, it looks once more, and then leaves.
 const TINY_NS: u64 = 1_000;
-/// The number of pauses after which it leaves.
-const PAUSES: usize = 4;
 
 /// The data that the scope and its helpers share.
 #[repr(C)]
@@ -135,6 +134,8 @@ impl<'a> Local<'a> {
                 .listed_from(usize::from(own.is_none())),
             throttle: WakeThrottle::new(),
         };
+        // It leaves the list before `this` is borrowed mutably to be dropped.
+        let _leave = Leave(&this);
         this.while_current(|| f(&this))
     }
 
@@ -211,19 +212,28 @@ impl<'a> Local<'a> {
     }
 }
 
-impl Drop for Local<'_> {
+/// Removes a lane from the list of its scope when dropped.
+struct Leave<'l, 'a>(&'l Local<'a>);
+
+impl Drop for Leave<'_, '_> {
     fn drop(&mut self) {
-        if self.is_listed.get() {
-            let core = self.core;
+        let Leave(local) = *self;
+        if local.is_listed.get() {
+            let core = local.core;
             // A helper that leaves early has jobs left. Everyone may take them.
-            while let Some(job) = self.pop() {
+            while let Some(job) = local.pop() {
                 core.enqueue(job, None);
-                core.loops.slots.notify_other(self.own);
+                core.loops.slots.notify_other(local.own);
             }
-            let listed = Listed(NonNull::from(&self.lane));
+            let listed = Listed(NonNull::from(&local.lane));
             lock(&core.lanes).retain(|other| *other != listed);
             core.loops.shared_jobs.close_lane();
         }
+    }
+}
+
+impl Drop for Local<'_> {
+    fn drop(&mut self) {
         let segments = self.lane.take_segments();
         local(&SPARE, |spare| spare.set(segments));
     }
@@ -314,7 +324,7 @@ impl<'a> Core<'a> {
 
     /// Runs jobs on the thread of `local`. The jobs store their panics, so this does not unwind.
     fn work(&self, local: &Local<'_>, enough: &dyn Fn() -> bool) -> bool {
-        let (mut ran, mut pauses, mut stole_ns) = (false, 0, None);
+        let (mut ran, mut stole_ns) = (false, None);
         loop {
             let queued = match self.shared_job.is_empty() {
                 true => None,
@@ -334,13 +344,12 @@ impl<'a> Core<'a> {
                     }
                 }
                 let Some(batch) = self.steal(local) else {
-                    pauses += 1;
-                    if tiny && pauses < PAUSES {
+                    if tiny {
                         continue;
                     }
                     return ran;
                 };
-                (pauses, stole_ns) = (0, Some(now_ns()));
+                stole_ns = Some(now_ns());
                 batch.for_each(|job| local.push(job));
                 continue;
             }

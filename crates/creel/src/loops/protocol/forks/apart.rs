@@ -5,7 +5,7 @@ use super::{CURRENT, Forker, Forks, Place};
 use crate::{
     loops::protocol::Protocol,
     sync::{local, now_ns},
-    worker::{slot::WorkerSlot, waiter::Waiter},
+    worker::{no_unwind::no_unwind, slot::WorkerSlot, waiter::Waiter},
 };
 use std::{cell::Cell, sync::Arc};
 
@@ -43,7 +43,11 @@ impl<'a> Late<'a> {
             }
             _ => {
                 let source = &slots.hooks.source;
-                let run = || source.as_ref().is_some_and(|source| source.run_outside());
+                let run = || {
+                    source
+                        .as_ref()
+                        .is_some_and(|source| no_unwind(|| source.run_outside()))
+                };
                 forker.run_apart(run)
             }
         }

@@ -10,12 +10,12 @@
 //! let machine = Machine::named("ryzen-3900x").unwrap();
 //! let ns = Sim::new(&machine).run(|| {
 //!     let begin = now_ns();
-//!     let other = thread::spawn(|| work(5_000));
-//!     work(5_000);
+//!     let other = thread::spawn(|| work(50_000));
+//!     work(50_000);
 //!     other.join().unwrap();
 //!     now_ns() - begin
 //! });
-//! assert!((5_000..20_000).contains(&ns)); // the two run at the same time
+//! assert!((50_000..100_000).contains(&ns)); // the two run at the same time
 //! ```
 //!
 //! # How it works

@@ -133,7 +133,7 @@ fn failed_starts_have_a_reason_and_an_exit_code() {
         (&["--listen", "nowhere"][..], 2),
         (&["--deadline", "0s"], 2),
         (&["--tls-cert", "a"], 2),
-        (&["--config", "there-is-none.toml"], 2),
+        (&["--config", "there-is-none.toml"], 1),
         (&["--store", "redis:127.0.0.1:6379"], 2),
         (&["evaluate", "--loads", "0"], 2),
         (&["evaluate", "--capacity", "0"], 2),

@@ -50,7 +50,7 @@ fn openmp_places() -> Option<CpuSet> {
 /// Returns the PUs of all places of the OpenMP runtime that a handle shows.
 fn places_of(handle: *mut c_void) -> Option<CpuSet> {
     type Count = unsafe extern "C" fn() -> c_int;
-    type CountIn = unsafe extern "C" fn(c_int) -> c_int;
+    type CountOfPlace = unsafe extern "C" fn(c_int) -> c_int;
     type Ids = unsafe extern "C" fn(c_int, *mut c_int);
     let find = |name: &CStr| {
         // SAFETY: The name ends with NUL, and the handle is valid.
@@ -63,7 +63,7 @@ fn places_of(handle: *mut c_void) -> Option<CpuSet> {
     // SAFETY: This is the type that OpenMP gives this function.
     let places = unsafe { std::mem::transmute::<*mut c_void, Count>(places) };
     // SAFETY: This is the type that OpenMP gives this function.
-    let count = unsafe { std::mem::transmute::<*mut c_void, CountIn>(count) };
+    let count = unsafe { std::mem::transmute::<*mut c_void, CountOfPlace>(count) };
     // SAFETY: This is the type that OpenMP gives this function.
     let ids = unsafe { std::mem::transmute::<*mut c_void, Ids>(ids) };
     // SAFETY: The function has no requirements.

@@ -192,7 +192,7 @@ int creel_gang_new(const creel_pool *pool, unsigned members, creel_gang **gang);
 void creel_gang_free(creel_gang *gang);
 
 /* Calls REGION once for each member at the same time, and returns when all have returned. Only one
- * thread at a time may use a gang.
+ * thread at a time may use a gang, and a region must not use its own gang.
  *
  * If a region returns another value than 0, all barriers fail, and creel_gang_run returns the first
  * such value. */

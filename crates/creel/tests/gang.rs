@@ -184,3 +184,28 @@ fn empty_regions_are_measured() {
     }));
     println!("broadcast {broadcast:?}, region {region:?}, region with 10 barriers {barriers:?}");
 }
+
+#[test]
+fn a_gang_may_be_dropped_by_one_of_its_own_workers_but_not_run() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let mut gang = pool.gang(2).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    let run_and_drop = move || {
+        let run = std::panic::AssertUnwindSafe(|| gang.run(|_| ()));
+        let message = std::panic::catch_unwind(run).unwrap_err();
+        drop(gang);
+        done.send(message.downcast_ref::<&str>().map(|text| text.to_string()))
+            .unwrap();
+    };
+    // A worker that waits for its gang runs what another worker waits for.
+    let handle = pool.handle();
+    let from_worker = move || handle.run_on(1, run_and_drop).unwrap();
+    pool.send_to(0, from_worker).unwrap();
+    let message = ended.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(
+        message.as_deref(),
+        Some("a gang is run by one of its own workers")
+    );
+    // The worker is free again.
+    assert_eq!(pool.run_on(1, || 7).unwrap(), 7);
+}

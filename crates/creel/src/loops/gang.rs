@@ -329,7 +329,8 @@ unsafe fn call<F: Fn(Member<'_>) + Sync>(closure: *const (), member: Member<'_>)
 /// far as the pool's [`Wait`] allows, and then sleep. Their loops and tasks wait for that time, and
 /// loops that you call elsewhere run on their callers.
 ///
-/// A gang keeps its pool alive.
+/// A gang of a [`Pool`] keeps its workers alive. Drop a gang of a [handle](Pool::handle) before the
+/// pool, because the drop of the pool waits for the gang.
 pub struct Gang {
     state: Arc<State>,
     pool: Pool,
@@ -432,7 +433,15 @@ impl Gang {
     /// # Panics
     /// Resumes the first panic of `f`, after all members have ended. Barriers are broken from the
     /// moment of the panic on, so no member waits for the one that has panicked.
+    ///
+    /// Panics if the calling thread is a worker of this gang, because this worker would have to be
+    /// two members at once.
+    #[track_caller]
     pub fn run<F: Fn(Member<'_>) + Sync>(&mut self, f: F) {
+        assert!(
+            !self.is_on_member(),
+            "a gang is run by one of its own workers"
+        );
         let state = &*self.state;
         let region = Region {
             code: call::<F>,
@@ -450,6 +459,12 @@ impl Gang {
         if let Some(payload) = state.panic.take() {
             resume_unwind(payload);
         }
+    }
+
+    /// Returns whether the calling thread is a worker that belongs to the gang.
+    fn is_on_member(&self) -> bool {
+        let index = current::index_in(&self.pool.shared().slots);
+        index.is_some_and(|index| (1..self.members()).contains(&index))
     }
 }
 
@@ -543,7 +558,10 @@ impl Drop for Gang {
         state.pending.store(came - 1, Ordering::Relaxed);
         state.epoch.swap(END, Ordering::SeqCst);
         state.changed();
-        state.wait_for_members();
+        // A worker of the gang leaves after it has dropped the gang.
+        if !self.is_on_member() {
+            state.wait_for_members();
+        }
         self.pool.shared().has_gang.store(false, Ordering::Release);
     }
 }

@@ -157,7 +157,8 @@ impl Latch {
         })
     }
 
-    /// Adds one more job. The latch must not be open yet.
+    /// Adds one more job. If the latch may be open already, the waiter must have another reason to wait
+    /// until the job is done or counted, because it may see the open latch.
     pub(crate) fn add(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }

@@ -188,10 +188,10 @@ impl SharedJobs {
     /// become idle before, may sleep.
     pub(crate) fn any_left(&self) -> bool {
         let lanes = self.has_lanes();
-        if lanes {
-            // The owner of a lane adds a piece and then looks for an idle worker, with the light
-            // barrier in between. This worker does it in the opposite order.
-            barrier::heavy();
+        // The owner of a lane adds a piece and then looks for an idle worker, with the light barrier
+        // in between. This worker does it in the opposite order.
+        if lanes && !barrier::heavy() {
+            return true;
         }
         (lanes || self.left() > 0) && self.any_worth_entering()
     }

@@ -73,9 +73,10 @@ pub(super) struct Core<'a> {
     queue: Mutex<Queue>,
     /// The lanes that may have jobs. Their owners remove them before they end.
     lanes: Mutex<Vec<Listed>>,
-    /// Whether the scope's caller waits and has found no job. It is `SeqCst`, because the caller
-    /// stores it before it checks the lanes once more, and others read it after they have published
-    /// a job.
+    /// Whether the scope's caller waits and has found no job. The caller stores it before it checks
+    /// the lanes once more, and others read it after they have published a job. The owner of a lane
+    /// has the light barrier in between, and the caller the heavy one. If there are no lanes, the
+    /// lock of their list orders these accesses.
     rests: AtomicBool,
     /// Counts the jobs outside of lanes that are not done, and the threads that work for the scope.
     pub(super) latch: Arc<Latch>,
@@ -433,7 +434,10 @@ impl<'a> Core<'a> {
                 }
                 // The owner of a lane adds a job and then checks whether this thread rests, with
                 // the light barrier in between.
-                barrier::heavy();
+                if !barrier::heavy() {
+                    spin_loop();
+                    return true;
+                }
                 self.is_any_listed_full()
             },
         );

@@ -161,11 +161,13 @@ impl<T> Lane<T> {
             // SAFETY: validity: the table lives as long as the lane. Aliasing: this thread is the
             // owner and holds the lock, so no other thread uses the table.
             let table = unsafe { &mut *table };
-            let (len, used) = (table.len(), next.wrapping_sub(first));
+            // The numbers of segments wrap around together with the indices of jobs.
+            let used = next.wrapping_sub(first) & (usize::MAX / SEGMENT);
+            let len = table.len();
             if used >= len {
                 let mut old = std::mem::take(table);
                 table.resize_with(2 * used.next_power_of_two(), || Box::new([]));
-                for n in first..next {
+                for n in (0..used).map(|n| first.wrapping_add(n)) {
                     let at = n & (table.len() - 1);
                     table[at] = std::mem::take(&mut old[n & (len - 1)]);
                 }

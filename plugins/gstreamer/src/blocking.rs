@@ -137,10 +137,11 @@ impl ObjectImpl for BlockingAdapter {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        for pad in [&self.sink, &self.src] {
-            element.add_pad(pad).expect("the element has no pads yet");
-        }
+        crate::add_pads(
+            &*self.obj(),
+            &[&self.sink, &self.src],
+            gst::ElementFlags::empty(),
+        );
     }
 }
 

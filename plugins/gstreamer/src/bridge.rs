@@ -205,11 +205,7 @@ macro_rules! bridge {
 
             fn constructed(&self) {
                 self.parent_constructed();
-                let element = self.obj();
-                element
-                    .add_pad(&self.pad)
-                    .expect("the element has no pad yet");
-                element.set_element_flags(gst::ElementFlags::SINK);
+                crate::add_pads(&*self.obj(), &[&self.pad], gst::ElementFlags::SINK);
             }
         }
 
@@ -398,11 +394,11 @@ macro_rules! bridge {
 
             fn constructed(&self) {
                 self.parent_constructed();
-                let element = self.obj();
-                element
-                    .add_pad(&self.receiver.source.pad)
-                    .expect("the element has no pad yet");
-                element.set_element_flags(gst::ElementFlags::SOURCE);
+                crate::add_pads(
+                    &*self.obj(),
+                    &[&self.receiver.source.pad],
+                    gst::ElementFlags::SOURCE,
+                );
             }
         }
 

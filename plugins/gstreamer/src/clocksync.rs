@@ -136,11 +136,11 @@ impl ObjectImpl for ClockSync {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        for pad in [&self.sink, &self.src] {
-            element.add_pad(pad).expect("the element has no pads yet");
-        }
-        element.set_element_flags(gst::ElementFlags::REQUIRE_CLOCK);
+        crate::add_pads(
+            &*self.obj(),
+            &[&self.sink, &self.src],
+            gst::ElementFlags::REQUIRE_CLOCK,
+        );
     }
 }
 

@@ -77,6 +77,16 @@ macro_rules! source_element {
 }
 pub(crate) use source_element;
 
+/// Adds the pads of a new element, and sets its flags.
+fn add_pads(element: &impl IsA<gst::Element>, pads: &[&gst::Pad], flags: gst::ElementFlags) {
+    for pad in pads {
+        element
+            .add_pad(*pad)
+            .expect("the element has no such pad yet");
+    }
+    element.set_element_flags(flags);
+}
+
 /// Returns the template of a source pad that is always there.
 fn src_template(caps: &gst::Caps) -> gst::PadTemplate {
     template(

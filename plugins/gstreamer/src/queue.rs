@@ -204,10 +204,11 @@ impl ObjectImpl for Queue {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        for pad in [&self.sink, &self.source.pad] {
-            element.add_pad(pad).expect("the element has no pads yet");
-        }
+        crate::add_pads(
+            &*self.obj(),
+            &[&self.sink, &self.source.pad],
+            gst::ElementFlags::empty(),
+        );
     }
 }
 

@@ -114,9 +114,7 @@ impl ObjectImpl for InputSelector {
 
     fn constructed(&self) {
         self.parent_constructed();
-        self.obj()
-            .add_pad(&self.src)
-            .expect("the element has no pad yet");
+        crate::add_pads(&*self.obj(), &[&self.src], gst::ElementFlags::empty());
     }
 }
 

@@ -144,11 +144,7 @@ impl ObjectImpl for TcpClientSrc {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        element
-            .add_pad(&self.source.pad)
-            .expect("the element has no pad yet");
-        element.set_element_flags(gst::ElementFlags::SOURCE);
+        crate::add_pads(&*self.obj(), &[&self.source.pad], gst::ElementFlags::SOURCE);
     }
 }
 

@@ -216,11 +216,7 @@ impl ObjectImpl for UdpSrc {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        element
-            .add_pad(&self.source.pad)
-            .expect("the element has no pad yet");
-        element.set_element_flags(gst::ElementFlags::SOURCE);
+        crate::add_pads(&*self.obj(), &[&self.source.pad], gst::ElementFlags::SOURCE);
     }
 }
 

@@ -225,11 +225,7 @@ impl ObjectImpl for UdpSink {
 
     fn constructed(&self) {
         self.parent_constructed();
-        let element = self.obj();
-        element
-            .add_pad(&self.sink)
-            .expect("the element has no pad yet");
-        element.set_element_flags(gst::ElementFlags::SINK);
+        crate::add_pads(&*self.obj(), &[&self.sink], gst::ElementFlags::SINK);
     }
 }
 

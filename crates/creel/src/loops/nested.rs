@@ -3,9 +3,11 @@
 //! We run a loop like this if the pool is already running another loop, or if one of its workers is
 //! running user code and would leave its share to the caller.
 //!
-//! The loop is a chain of joins. Each thread takes one block after another. Before it takes the
-//! first one, it forks a closure that lets one more thread join in. If no worker is idle, nobody
-//! steals this closure, and the loop costs a few nanoseconds more than a plain one.
+//! The caller first forks one closure for each further thread, and then takes one block after
+//! another. A thread that steals such a closure does the same. If no worker is idle, nobody steals
+//! them, and the loop costs a few nanoseconds per closure more than a plain one. Only the caller
+//! waits for the other threads. A helper that finds no block left is free for other work, although
+//! the blocks of other threads may take a long time.
 
 use super::{
     join::Joiner,
@@ -56,25 +58,25 @@ pub(super) fn run(
         most,
         panic: FirstPanic::default(),
     };
-    pool.recurse(|joiner| nested.work(joiner, 0));
+    let helpers = most.min(blocks) - 1;
+    pool.recurse(|joiner| nested.work(joiner, helpers));
     nested.panic.take()
 }
 
 impl Nested<'_> {
-    /// Runs blocks, as the thread with the index `who`, until none is left. Lets one more thread
-    /// join in if there is more than one block.
-    fn work(&self, joiner: Joiner<'_>, who: usize) {
-        let left = self.blocks - self.next.load(Ordering::Relaxed).min(self.blocks);
-        if left > 1 && who + 1 < self.most {
-            joiner.join_always(
-                |_| self.run_blocks(who),
-                |joiner| self.work(joiner, who + 1),
-            );
-        } else if left > 0 {
-            self.run_blocks(who);
+    /// Runs blocks on the calling thread, which is the loop's caller, until none is left. Lets up to
+    /// `helpers` threads take part.
+    fn work(&self, joiner: Joiner<'_>, helpers: usize) {
+        if helpers == 0 {
+            return self.run_blocks(0);
         }
+        joiner.join_always(
+            |joiner| self.work(joiner, helpers - 1),
+            |_| self.run_blocks(helpers),
+        );
     }
 
+    /// Runs blocks, as the thread with the index `who`, until none is left.
     fn run_blocks(&self, who: usize) {
         loop {
             let next = self.next.load(Ordering::Relaxed);

@@ -450,13 +450,15 @@ impl Idle {
     }
 
     /// Returns whether this worker is the watchdog, and makes it the watchdog if there is none. An
-    /// idle worker calls this before it sleeps.
+    /// idle worker calls this before it sleeps. A worker that the pool has removed never becomes the
+    /// watchdog, because its thread is about to end.
     pub(crate) fn try_become_watchdog(&self, slot: usize) -> bool {
         if !self.is_watchdog(slot) && !self.lacks_watchdog.load(Ordering::Relaxed) {
             return false;
         }
         self.change(|state| {
-            if state.lacks_watchdog() && state.places[slot].at == At::Idle {
+            let idle = slot < state.slots && state.places[slot].at == At::Idle;
+            if idle && state.lacks_watchdog() {
                 state.watchdog = Some(slot);
             }
             state.watchdog == Some(slot)
@@ -474,12 +476,17 @@ impl Idle {
         })
     }
 
-    /// Changes the number of workers in use.
+    /// Makes the first `slots` workers known. They are idle, and not in use yet.
+    pub(crate) fn reserve(&self, slots: usize) {
+        let mut state = lock(&self.state);
+        if state.places.len() < slots {
+            state.places.resize(slots, State::FRESH);
+        }
+    }
+
+    /// Changes the number of workers in use. All of them must be known.
     pub(crate) fn resize(&self, slots: usize) {
         self.change(|state| {
-            if state.places.len() < slots {
-                state.places.resize(slots, State::FRESH);
-            }
             state.slots = slots;
             let places = &state.places;
             let idle = |slot: &usize| places[*slot].at == At::Idle;
@@ -662,6 +669,8 @@ mod tests {
         idle.enter(3);
         assert_eq!(notify_one(&idle, 0), None, "out of use");
         idle.enter(0);
+        assert!(idle.needs_watchdog(), "worker 1 is running");
+        assert!(!idle.try_become_watchdog(3), "its thread ends soon");
         assert_eq!(notify_one(&idle, 0), Some(0));
         let search = idle.give_up(idle.notified().unwrap()).unwrap();
         idle.end_search(search);

@@ -156,8 +156,9 @@ impl WorkerSlots {
     pub(crate) fn resize(&self, workers: usize) -> usize {
         // The order ensures that every worker in the idle list is in use. Otherwise a worker that
         // is not in use could be notified. It would pass the notification on, and get it back,
-        // until this thread is done here.
+        // until this thread is done here. A loop may use a new worker as soon as it is in use.
         let before = self.workers();
+        self.idle.reserve(workers);
         if workers < before {
             self.idle.resize(workers);
         }

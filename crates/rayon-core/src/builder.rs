@@ -264,6 +264,7 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         }
         let pool = builder
             .workers((threads - own).max(1))
+            .extra_callers()
             .source(queues.clone())
             .on_thread_start(move |index| begins.begin(index + own))
             .on_thread_stop(|_| crate::registry::WorkerThread::end())

@@ -182,25 +182,30 @@ fn a_thread_that_joins_its_own_pool_works_alone_and_with_others() {
 }
 
 /// The thread that has created the pool waits for a stolen side, and that side waits for this
-/// thread.
+/// thread. The other thread has had time to fall asleep before each round.
 #[test]
 fn a_stolen_side_may_broadcast_to_the_thread_that_waits_for_it() {
     let (done, wait) = channel();
     thread::spawn(move || {
         let builder = ThreadPoolBuilder::new().num_threads(2);
         let pool = builder.use_current_thread().build().unwrap();
-        let begun = AtomicBool::new(false);
-        let a = || {
-            while !begun.load(Ordering::Acquire) {
-                thread::yield_now();
-            }
-        };
-        let b = || {
-            begun.store(true, Ordering::Release);
-            rayon_core::broadcast(|context| context.index())
-        };
-        done.send(pool.join(a, b).1).unwrap();
+        for _ in 0..10 {
+            thread::sleep(Duration::from_millis(5));
+            let begun = AtomicBool::new(false);
+            let a = || {
+                while !begun.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            };
+            let b = || {
+                begun.store(true, Ordering::Release);
+                rayon_core::broadcast(|context| context.index())
+            };
+            done.send(pool.join(a, b).1).unwrap();
+        }
     });
-    let indexes = wait.recv_timeout(Duration::from_secs(60));
-    assert_eq!(indexes.expect("no deadlock"), [0, 1]);
+    for _ in 0..10 {
+        let indexes = wait.recv_timeout(Duration::from_secs(60));
+        assert_eq!(indexes.expect("no deadlock"), [0, 1]);
+    }
 }

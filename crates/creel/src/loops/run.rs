@@ -250,6 +250,8 @@ impl Loop<'_> {
             cache.awake = self.slots;
         }
         let call = Call::new(epoch, self.slots, who, grain);
+        // Only a sticky loop has bounds.
+        let call = job.bounds.map_or(call, |_| call.optional());
         let call = mailbox.publish(slots, &job, call, cold);
         let slot = slots.at(who);
         let counters = &*slot.counters;
@@ -329,7 +331,15 @@ impl Loop<'_> {
 mod tests {
     use super::super::protocol::call::EPOCH_MASK;
     use crate::{Balance, Pool, Wait, sync::lock};
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::{
+        sync::{
+            Arc, Barrier,
+            atomic::{AtomicUsize, Ordering},
+            mpsc,
+        },
+        thread,
+        time::Duration,
+    };
 
     /// Runs loops on a new pool whose epoch counter starts at `epoch`, which is near its limit.
     fn run_at(epoch: u64, workers: usize, balance: Balance, loops: usize) {
@@ -358,6 +368,26 @@ mod tests {
                 // All slots are updated before the third loop.
                 run_at((1 << 30) - 3, workers, balance, 6);
             }
+        }
+    }
+
+    /// The units wait for each other, so the excluded worker has to run one.
+    #[test]
+    fn an_excluded_worker_takes_part_in_loops_that_are_not_sticky() {
+        for balance in [Balance::Fixed, Balance::Shared] {
+            let builder = Pool::builder().workers(3).balance(balance);
+            let pool = Arc::new(builder.build().expect("in range"));
+            let shares = &pool.shared.loops.shares;
+            (0..3).for_each(|worker| shares.at(worker).exclusion(true));
+            let (done, wait) = mpsc::channel();
+            let loops = Arc::clone(&pool);
+            thread::spawn(move || {
+                let all = Barrier::new(3);
+                loops.for_each(0..3, |_| _ = all.wait());
+                done.send(()).expect("the test waits");
+            });
+            let limit = Duration::from_secs(60);
+            wait.recv_timeout(limit).expect("no unit waits for ever");
         }
     }
 }

@@ -63,6 +63,24 @@ impl PoolBuilder {
         self
     }
 
+    /// Lets each thread from outside work next to all workers. By default, such a thread counts as
+    /// worker 0 while it is in a `join` or a `scope`, so worker 0 is not woken for these, and there
+    /// are never more busy threads than workers. Use it if a thread of your own belongs to the pool
+    /// in addition to its workers.
+    ///
+    /// ```
+    /// use std::sync::Barrier;
+    ///
+    /// let pool = creel::Pool::builder().workers(1).extra_callers().build()?;
+    /// let both = Barrier::new(2);
+    /// pool.join(|| both.wait(), || both.wait()); // needs a second thread, which is worker 0
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn extra_callers(mut self) -> Self {
+        self.hooks.extra_callers = true;
+        self
+    }
+
     /// Sets a function that each worker's thread calls with the worker's index when it starts. The
     /// function must not panic, because this aborts the process.
     ///

@@ -17,6 +17,8 @@ pub(crate) struct Hooks {
     pub(crate) starter: Option<Starter>,
     /// The queues that the program keeps for the pool.
     pub(crate) source: Option<Arc<dyn Source>>,
+    /// Whether a thread from outside works next to worker 0, and not in its place.
+    pub(crate) extra_callers: bool,
 }
 
 impl Hooks {
@@ -39,6 +41,7 @@ impl fmt::Debug for Hooks {
             .field("name", &self.name.is_some())
             .field("starter", &self.starter.is_some())
             .field("source", &self.source.is_some())
+            .field("extra_callers", &self.extra_callers)
             .finish()
     }
 }

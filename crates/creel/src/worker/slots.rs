@@ -316,13 +316,19 @@ impl WorkerSlots {
         self.notify(first, None, when)
     }
 
+    /// Returns the first worker that may be notified of work that a thread has published and also
+    /// runs itself. The thread is the worker `own`, or a thread from outside, which counts as worker
+    /// 0 unless the program said otherwise.
+    pub(crate) fn first_helper(&self, own: Option<usize>) -> usize {
+        usize::from(own.is_none() && !self.hooks.extra_callers)
+    }
+
     /// Notifies an idle worker of work that the calling thread has just published and that it will
-    /// not look for itself. The thread is the worker `own`, or a thread from outside, which counts
-    /// as worker 0. A worker stays in the idle list while it takes part in a loop, so it could
+    /// not look for itself. The thread is the worker `own`, or a thread from outside. A worker stays in the idle list while it takes part in a loop, so it could
     /// otherwise notify itself.
     pub(crate) fn notify_other(&self, own: Option<usize>) {
         // If no thread can be started, the caller does all the work.
-        let _ = self.notify(usize::from(own.is_none()), own, When::Now);
+        let _ = self.notify(self.first_helper(own), own, When::Now);
     }
 
     /// Does the same, but may also notify worker 0 if the thread is from outside. Use it if the

@@ -15,7 +15,7 @@ pub(crate) const BLOCKS_LOG2: u32 = 6;
 pub(crate) const WORKERS_MAX: usize = (1 << WORKER_BITS) - 1;
 
 const WORKER_BITS: u32 = 10;
-const EPOCH_BITS: u32 = 39;
+const EPOCH_BITS: u32 = 38;
 pub(in crate::loops) const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 
 /// Returns the epoch after `epoch`.
@@ -38,7 +38,8 @@ pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
 /// | 2–4 | grain | log2 of the smallest number of blocks claimed at once; [`Grain::QUEUE`] means one queue for all |
 /// | 5–14 | workers | the workers below this number take part |
 /// | 15–24 | caller | the worker whose share the calling thread takes |
-/// | 25–63 | epoch | |
+/// | 25 | `OPTIONAL` | the caller may run all units alone, so excluded workers stay out |
+/// | 26–63 | epoch | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Call(pub(crate) u64);
 
@@ -63,11 +64,12 @@ impl Grain {
 impl Call {
     pub(crate) const SLEEPERS: u64 = 1;
     const WAKE: u64 = 2;
+    const OPTIONAL: u64 = 1 << 25;
 
     pub(crate) fn new(epoch: u64, workers: usize, caller: usize, grain: Grain) -> Self {
         debug_assert!(workers <= WORKERS_MAX && caller < workers && epoch != 0);
         let fields = u64::from(grain.0) << 2 | (workers as u64) << 5 | (caller as u64) << 15;
-        Self(fields | (epoch & EPOCH_MASK) << 25)
+        Self(fields | (epoch & EPOCH_MASK) << 26)
     }
 
     /// Returns the same call with the flag that makes its participants wake others.
@@ -75,8 +77,14 @@ impl Call {
         Self(self.0 | Self::WAKE)
     }
 
+    /// Returns the same call with the flag that keeps excluded workers out. Without it, the units of
+    /// the loop may wait for each other, so each worker has to take its share.
+    pub(crate) fn optional(self) -> Self {
+        Self(self.0 | Self::OPTIONAL)
+    }
+
     pub(crate) fn epoch(self) -> u64 {
-        self.0 >> 25
+        self.0 >> 26
     }
 
     pub(crate) fn workers(self) -> usize {
@@ -93,6 +101,10 @@ impl Call {
 
     pub(crate) fn wakes(self) -> bool {
         self.0 & Self::WAKE != 0
+    }
+
+    pub(crate) fn is_optional(self) -> bool {
+        self.0 & Self::OPTIONAL != 0
     }
 
     pub(crate) fn has_sleepers(self) -> bool {
@@ -185,8 +197,9 @@ mod tests {
             (call.grain(), call.wakes(), call.has_sleepers()),
             (Grain(3), false, false)
         );
-        let woken = Call(call.waking().0 | Call::SLEEPERS);
-        assert!(woken.wakes() && woken.has_sleepers());
+        assert!(!call.is_optional());
+        let woken = Call(call.waking().optional().0 | Call::SLEEPERS);
+        assert!(woken.wakes() && woken.has_sleepers() && woken.is_optional());
         assert_eq!((woken.epoch(), woken.grain()), (77, Grain(3)));
     }
 

@@ -427,7 +427,7 @@ impl Protocol {
             true => share.is_taken(call.epoch()),
             false => !share.take_place(call.epoch()),
         };
-        if share.is_excluded() || taken() {
+        if call.is_optional() && share.is_excluded() || taken() {
             return false;
         }
         share.enter(call.epoch());

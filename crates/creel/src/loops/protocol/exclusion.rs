@@ -1,5 +1,6 @@
-//! Exclusion of stragglers. A worker that lost its CPU in the middle of a loop is kept out of loops
-//! for a while.
+//! Exclusion of stragglers. A worker that lost its CPU in the middle of a loop is kept out of sticky
+//! loops for a while. It still takes part in loops with another balance, whose units may wait for
+//! each other.
 //!
 //! A worker that is preempted inside a share it has begun delays the loop by a whole time slice,
 //! which is thousands of times longer than a short loop takes. This is likely to happen again,

@@ -52,7 +52,7 @@ use crate::{
         AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, local,
         now_ns, spin_loop, thread_local,
     },
-    worker::{idle::Idle, slots::WorkerSlots, table::Table, waiter::Waiter},
+    worker::{slots::WorkerSlots, table::Table, waiter::Waiter},
 };
 use apart::Late;
 use crossbeam_utils::CachePadded;
@@ -137,22 +137,22 @@ pub(crate) struct Forker {
     loops: AtomicPtr<Protocol>,
     /// When the thread began to fork. Thieves use it as a hint.
     begun_ns: AtomicU64,
-    /// The worker whose forker this is. `None` for a guest, which counts as worker 0.
+    /// The worker whose forker this is. `None` for a guest.
     own: Option<usize>,
     throttle: WakeThrottle,
 }
 
 impl Forker {
-    /// Creates the forker of a worker, or of a guest, which counts as worker 0.
+    /// Creates the forker of a worker, or of a guest.
     ///
     /// # Safety
     ///
-    /// The idle workers must live as long as the forker.
-    unsafe fn new(idle: &Idle, own: Option<usize>) -> Self {
-        let first = usize::from(own.is_none());
+    /// The workers must live as long as the forker.
+    unsafe fn new(slots: &WorkerSlots, own: Option<usize>) -> Self {
+        let idle = slots.idle.listed_from(slots.first_helper(own));
         Self {
-            // SAFETY: the caller guarantees that the counter, which is a part of `idle`, is alive.
-            deque: unsafe { Deque::new(idle.listed_from(first)) },
+            // SAFETY: the caller guarantees that the counter, which is a part of `slots`, is alive.
+            deque: unsafe { Deque::new(idle) },
             cutoff: Cutoff::new(),
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
@@ -366,7 +366,7 @@ impl Forks {
             Table::new(move |index| {
                 let own = (!is_guest).then_some(index);
                 // SAFETY: the table keeps this closure, and with it the slots.
-                CachePadded::new(unsafe { Forker::new(&slots.idle, own) })
+                CachePadded::new(unsafe { Forker::new(&slots, own) })
             })
         };
         Self {

@@ -37,8 +37,8 @@ struct Claims {
     /// enough. The worker's own thread reads it without a swap when it is idle, and it became idle
     /// under the lock under which other threads take the place (`places.rs`).
     taken: AtomicU64,
-    /// Whether the worker's thread must stay out of loops for a while, because it lost its CPU in
-    /// the middle of one. The thread that holds the loop lock writes it. It is harmless if the
+    /// Whether the worker's thread must stay out of sticky loops for a while, because it lost its
+    /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if the
     /// worker sees the change late.
     is_excluded: AtomicBool,
     /// The time that the share's blocks took in a loop that is being timed, on all threads
@@ -153,12 +153,12 @@ impl Share {
         })
     }
 
-    /// Returns whether the worker's thread must stay out of loops.
+    /// Returns whether the worker's thread must stay out of sticky loops.
     pub(crate) fn is_excluded(&self) -> bool {
         self.claims.is_excluded.load(Ordering::Relaxed)
     }
 
-    /// Sets whether the worker's thread must stay out of loops.
+    /// Sets whether the worker's thread must stay out of sticky loops.
     pub(crate) fn exclusion(&self, out: bool) {
         self.claims.is_excluded.store(out, Ordering::Relaxed);
     }

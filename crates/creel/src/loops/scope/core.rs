@@ -132,7 +132,7 @@ impl<'a> Local<'a> {
                 .loops
                 .slots
                 .idle
-                .listed_from(usize::from(own.is_none())),
+                .listed_from(core.loops.slots.first_helper(own)),
             throttle: WakeThrottle::new(),
         };
         // It leaves the list before `this` is borrowed mutably to be dropped.

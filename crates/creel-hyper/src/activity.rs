@@ -137,7 +137,7 @@ impl Activity {
         } else if self.unsent.load(Relaxed) {
             State::Busy
         } else if is_opaque {
-            // The bytes that were read may belong to a request.
+            // Bytes that were read may be part of a request's body, so a read counts as activity.
             match now.reads == before.reads {
                 true => State::Waiting,
                 false => State::Busy,

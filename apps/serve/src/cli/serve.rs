@@ -136,7 +136,7 @@ pub struct Options {
     /// Work on a request for up to TIME, unless it has the header x-timeout-ms [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline: Option<Time>,
-    /// Limit the time that x-timeout-ms can ask for to TIME [default: 60s]
+    /// Cap the timeout that a client sets with x-timeout-ms at TIME [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline_max: Option<Time>,
     /// Ask clients to use another server for TIME before the listener closes. /ready and each

@@ -351,7 +351,9 @@ impl Reading<'_> {
         }
         let is_given = number.is_some() || exponential.is_some() || probability.is_some();
         if !is_given && period.is_none() {
-            return Err(element.error(format!("the flow {id} has no number, rate or period")));
+            return Err(element.error(format!(
+                "the flow {id} needs number, vehsPerHour, perHour, period or probability"
+            )));
         }
         let mut stream = Stream::of(self.seed, "flow", 0);
         id.bytes().for_each(|byte| stream.mix(u64::from(byte)));

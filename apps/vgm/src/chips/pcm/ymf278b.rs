@@ -64,7 +64,7 @@ pub fn fm_clock_hz(clock_hz: u32) -> u32 {
     (u64::from(clock_hz) * 288 / 684) as u32
 }
 
-/// The wave half of the YMF278B.
+/// The wave table half of the YMF278B (OPL4). The FM half is a YMF262.
 #[derive(Clone, Debug)]
 pub struct Ymf278b {
     clock_hz: u32,

@@ -31,7 +31,7 @@ const ASCII: Glyphs = Glyphs {
     note_on: "*",
 };
 
-/// The border of a box if there is no Unicode.
+/// The border of boxes on terminals without Unicode.
 pub const ASCII_BORDER: border::Set<'static> = border::Set {
     top_left: "+",
     top_right: "+",

@@ -272,7 +272,7 @@ fn submit(kind: Kind, job: Job) {
     let lane = line().lane(kind);
     let mut calls = lock(&lane.calls);
     calls.waiting.push_back(job);
-    // As many of the free are on their way as there are others.
+    // Free threads may be on their way to the other calls in the queue, one to each.
     if calls.free >= calls.waiting.len() {
         lane.came.notify_one();
         return;

@@ -159,8 +159,8 @@ impl Plans {
     /// Each worker has its own scratch value. The scratch value must not influence the result.
     ///
     /// # Errors
-    /// Returns the first error of `traveller`, or an error if a plan is too long or departs too
-    /// late.
+    /// Returns the first error of `traveller`, or an error if all plans together are too long or a
+    /// trip departs too late.
     pub fn from_fn<S: Send>(
         pool: &Pool,
         cars: u32,
@@ -207,7 +207,7 @@ impl Plans {
     /// Packs the given plans, in parallel on the pool.
     ///
     /// # Errors
-    /// Returns an error if a plan is too long or departs too late.
+    /// Returns an error if all plans together are too long or a trip departs too late.
     pub fn from_slice(pool: &Pool, travellers: &[Traveller]) -> Result<Self, NetworkError> {
         let parts = travellers.chunks(TRAVELLERS_PER_BLOCK as usize);
         let parts: Vec<&[Traveller]> = parts.collect();
@@ -225,7 +225,7 @@ impl Plans {
     /// Packs the given plans.
     ///
     /// # Errors
-    /// Returns an error if a plan is too long or departs too late.
+    /// Returns an error if all plans together are too long or a trip departs too late.
     pub fn new(travellers: impl IntoIterator<Item = Traveller>) -> Result<Self, NetworkError> {
         let mut plans = Self::default();
         for (number, traveller) in travellers.into_iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Routes of cars that have been rerouted.
 //!
-//! Plans are shared. We therefore store new routes here, at places beyond those of all plans. A detour consists of words with turns, followed by a word that leads back to the
+//! Plans are shared. We therefore store new routes here, at places beyond those of all plans. A
+//! detour consists of words with turns, followed by a word that leads back to the
 //! place in the plans at which the trip ends.
 
 use super::Rules;
@@ -45,7 +46,8 @@ impl Detours {
         4 * self.words.capacity()
     }
 
-    /// Returns the remaining words of a detour from a place on, and the place that it leads back to.
+    /// Returns the remaining words of a detour from a place on, and the place that it leads back
+    /// to.
     pub fn rest(&self, from: u32) -> (&[u32], u32) {
         let rest = &self.words[(from - DETOURS) as usize..];
         let length = rest.iter().position(|&word| word >= BACK);

@@ -49,7 +49,8 @@ pub const INFO: ChipInfo = ChipInfo {
 /// The number of channels: three tones and the noise.
 pub const CHANNELS: usize = 4;
 
-/// The levels for the 16 attenuations, 2 dB apart: 8191 × 10^(-n / 10).
+/// The levels for the 16 attenuations: 8191 × 10^(-n / 10), which is 2 dB apart, and 0 for the
+/// last one.
 const LEVELS: [i16; 16] = [
     8191, 6506, 5168, 4105, 3261, 2590, 2057, 1634, 1298, 1031, 819, 651, 517, 411, 326, 0,
 ];

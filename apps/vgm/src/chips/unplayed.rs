@@ -1,7 +1,7 @@
 //! The parts of the format and of the chips that we know but do not play.
 //!
 //! A song that uses one of them gets a line in `not_played`, so that nothing is wrong in silence.
-//! `tests/coverage.rs` uses each of them in a song, and lists them in `docs/design/vgm-coverage.md`.
+//! `tests/coverage/` uses each of them in a song, and lists them in `docs/design/vgm-coverage.md`.
 //!
 //! We do not list what makes no sound: timers, interrupts, status and reading back.
 

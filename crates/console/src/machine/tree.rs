@@ -175,7 +175,8 @@ fn cache_label(cache: &Cache) -> String {
     format!("L{}{kind}{size}", cache.level)
 }
 
-/// Formats a size in the largest unit in which it is at least one, with one decimal below ten.
+/// Formats a size in the largest unit in which it is at least one. Below ten it has one decimal,
+/// unless that is 0.
 fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (size.max(1).ilog2() / 10).min(units.len() as u32 - 1);

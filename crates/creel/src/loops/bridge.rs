@@ -82,8 +82,8 @@ impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
         open.add_for_others();
     }
 
-    /// Runs items until `ready(unfinished)` returns true, or until a closure has panicked and all
-    /// items have ended. Sleeps if there is nothing to run.
+    /// Runs items until all items have ended or `ready(unfinished)` returns true. After a closure
+    /// has panicked, it waits for all items. Sleeps if there is nothing to run.
     fn help_until(&self, open: &Open<'_>, ready: impl Fn(usize) -> bool) {
         let done = || {
             let unfinished = self.unfinished();

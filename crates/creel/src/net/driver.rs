@@ -5,8 +5,9 @@
 //!
 //! A socket is added to the system's poller when an operation on it has to wait for the first time,
 //! only for the direction of that operation, and it stays there. Therefore neither a packet nor a
-//! turn costs a system call to arm the socket. However, on systems whose poller supports neither
-//! levels nor edges, each wait arms the socket again.
+//! turn costs a system call to arm the socket. However, on systems whose poller does not support
+//! edges, for example Windows, each wait on a socket that is not reported by level arms the socket
+//! again.
 //!
 //! # Levels and edges
 //!
@@ -17,7 +18,8 @@
 //!   which means again and again while there is something to read. Therefore a task that received
 //!   one datagram, for example, does not need a failing system call to find out that it was the
 //!   last one.
-//! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
+//! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival,
+//!   or, if it does not support edges, once each time the socket is armed.
 //!   There are three such cases: pools with several workers (because workers steal tasks from each
 //!   other), sockets on which a task has waited to write, and streams (because a short read already
 //!   says that there is no more).
@@ -117,7 +119,8 @@ impl Driver {
         drop(old);
     }
 
-    /// Wakes a worker after a socket was added, if all workers are sleeping outside the poller.
+    /// Wakes a sleeping worker, or starts one that has no thread, if no worker is polling or
+    /// sleeping in the poller. Called after a socket was added, and when a worker's thread ends.
     pub(super) fn wake_if_unattended(&self) {
         if self.is_unattended() {
             let waker = lock(&self.sleeper_waker).clone();

@@ -171,8 +171,8 @@ impl PoolBuilder {
     }
 
     /// Sets the CPUs that the workers run on. By default, a pool pins its workers according to
-    /// [`Placement::Cores`] when it runs its first loop. A pool that never runs a loop does not pin
-    /// them.
+    /// [`Placement::Cores`] when it runs its first loop, session or gang. A pool that never runs
+    /// one of these does not pin them.
     ///
     /// Two pools of one process use different cores as long as there are enough.
     ///

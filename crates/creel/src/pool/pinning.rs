@@ -48,8 +48,8 @@ struct World {
 pub(crate) struct Pinning {
     /// `None` if the system does not report its CPUs. No worker is pinned in that case.
     world: Option<Arc<World>>,
-    /// The placement that the program requested. `None` means `Unpinned` until the first loop, and
-    /// `Cores` from then on.
+    /// The placement that the program requested. `None` means `Unpinned` until the first loop,
+    /// session or gang, and `Cores` from then on.
     asked: Option<Placement>,
     floor: Mutex<Floor>,
     /// Counts the layouts. A worker that used an older one moves to its new place. The lock of
@@ -194,9 +194,9 @@ impl Pinning {
         }
     }
 
-    /// Pins the workers for a loop, with the placement `Cores`. Does nothing if they have been
-    /// pinned before, or if the program requested a placement. If the workers cannot be pinned,
-    /// they stay unpinned.
+    /// Pins the workers for a loop, session or gang, with the placement `Cores`. Does nothing if
+    /// they have been pinned before, or if the program requested a placement. If the workers cannot
+    /// be pinned, they stay unpinned.
     pub(crate) fn pin_for_loops(&self, workers: usize) {
         if self.asked.is_none() && self.version() == 0 {
             let _ = self.pin(workers, &Placement::Cores);
@@ -243,8 +243,8 @@ impl Pinning {
         }
     }
 
-    /// Returns the other pinned workers, starting with the nearest to worker `index`. Empty if no
-    /// worker is pinned.
+    /// Returns the other workers to which the layout gives a place, starting with the nearest to
+    /// worker `index`. Empty if it gives this worker none.
     pub(crate) fn nearest(&self, index: usize) -> Arc<[usize]> {
         let floor = lock(&self.floor);
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());

@@ -111,7 +111,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Pins the workers for the first loop or session, unless the program has chosen a placement.
+    /// Pins the workers for the first loop, session or gang, unless the program has chosen a
+    /// placement.
     pub(crate) fn pin_for_loops(&self) {
         self.pinning.pin_for_loops(self.slots.workers());
     }

@@ -246,7 +246,7 @@ fn run_jobs(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> 
 }
 
 /// Notifies another worker of shared jobs, because this one is about to run something else. This
-/// worker may be the only one that was woken for them (`Open::add_near`).
+/// worker may be the only one that was woken for them (`Open::call_near`).
 fn pass_on_shared_jobs(shared: &Shared) {
     if shared.loops.shared_jobs.seems_left() {
         shared.slots.notify_if_work();

@@ -47,7 +47,7 @@ pub(crate) struct Spans(Mutex<Vec<Span>>);
 pub(crate) struct Tracing(AtomicBool);
 
 impl Tracing {
-    /// Returns the time if spans are kept. The caller passes it to [`Spans::note`] at the end of
+    /// Returns the time if spans are kept. The caller passes it to [`Spans::record`] at the end of
     /// the span.
     #[inline]
     pub(crate) fn begin(&self) -> Option<u64> {

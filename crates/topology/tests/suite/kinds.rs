@@ -93,8 +93,8 @@ fn sockets_with_different_caches_are_one_kind() {
     assert_eq!(kinds(&caches(fixture, "0-7", &["0-3"])), ["0-7"]);
 }
 
-/// Returns a Strix Point, whose firmware gives each core the same nominal performance: 4 cores with
-/// two PUs each, and 8 compact ones.
+/// Returns a Strix Point, whose firmware gives each core the same nominal performance. PUs 0 to 7
+/// belong to its 4 large cores, and PUs 8 to 23 to its 8 compact ones. No file lists siblings.
 fn strix_point() -> Fixture {
     let fixture = Fixture::online("0-23").each("0-23", "acpi_cppc/nominal_perf", "60\n");
     caches(fixture, "0-23", &["0-7", "8-23"])

@@ -234,8 +234,8 @@ impl Site {
     /// be small and need not be measured this time. Otherwise [`plan`](Self::plan) decides how to
     /// run it.
     pub(in crate::loops) fn is_tiny(&mut self) -> bool {
-        let cache = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(INLINE_TIMED_EVERY);
-        let tiny = cache && self.total_ns < SPREAD_NS && self.jumped_ns == 0;
+        let known = self.calls >= TIMED_AT_FIRST && !self.calls.is_multiple_of(INLINE_TIMED_EVERY);
+        let tiny = known && self.total_ns < SPREAD_NS && self.jumped_ns == 0;
         self.calls += u64::from(tiny);
         tiny
     }
@@ -286,10 +286,10 @@ impl Site {
     /// others must be able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
-        let cache = self.calls > 1;
-        if cache && share_ns < 2 * CLAIM_NS {
+        let known = self.calls > 1;
+        if known && share_ns < 2 * CLAIM_NS {
             Grain::WHOLE
-        } else if cache && !self.uneven && self.moves == 0 && !cold {
+        } else if known && !self.uneven && self.moves == 0 && !cold {
             Grain(4)
         } else {
             let claim = (CLAIM_NS << 6) / share_ns.max(CLAIM_NS);

@@ -341,11 +341,11 @@ impl<'a> Part<'a> {
     fn victims(&self) -> impl Iterator<Item = usize> {
         let (slots, who) = (self.call.workers(), self.slot.index);
         let near = self.slot.near();
-        let cache = near.len();
-        let near = (0..cache).map(move |at| near[at]);
+        let listed = near.len();
+        let near = (0..listed).map(move |at| near[at]);
         // These are the workers that are not in `near`. They are all of them if the list is empty,
         // or the new ones if the pool has just grown.
-        let rest = by_index(slots, who).filter(move |other| *other > cache || cache == 0);
+        let rest = by_index(slots, who).filter(move |other| *other > listed || listed == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }
 

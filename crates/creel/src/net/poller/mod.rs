@@ -34,8 +34,8 @@ pub(super) enum Mode {
     Level,
     /// Once for each arrival.
     Edge,
-    /// Once, until the socket is armed again. We use it on systems that support neither of the
-    /// other modes.
+    /// Once, until the socket is armed again. We use it in place of `Edge` on systems that do not
+    /// support edges, for example Windows.
     Oneshot,
 }
 

@@ -222,7 +222,9 @@ impl Budget {
             .unwrap_or(usize::MAX)
             .max(1);
         self.limits.push(memory);
-        self.bound = least(&self.limits);
+        if self.limits[self.bound].kind != LimitKind::Explicit {
+            self.bound = least(&self.limits);
+        }
         self
     }
 

@@ -28,9 +28,17 @@ impl PoolStats {
         if self.asked.is_some_and(|at| at.elapsed() < QUERY_INTERVAL) {
             return;
         }
-        self.asked = Some(Instant::now());
+        let is_first = self.asked.replace(Instant::now()).is_none();
+        self.record(pools::query(pids), is_first);
+    }
+
+    fn record(&mut self, answers: Vec<Pool>, is_first: bool) {
         let named = |pool: Pool| (pool.socket.clone(), pool);
-        self.now = pools::query(pids).into_iter().map(named).collect();
+        self.now = answers.into_iter().map(named).collect();
+        if is_first {
+            // These pools are older than the first interval.
+            self.interval.clone_from(&self.now);
+        }
         for (socket, pool) in &self.now {
             let first = self.first.entry(socket.clone());
             first.or_insert_with(|| pool.clone());
@@ -128,6 +136,26 @@ fn rate(count: u64, seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pools::Tasks;
+
+    #[test]
+    fn an_interval_counts_what_happened_since_the_first_query_or_the_pool_began() {
+        let pool = |socket: &str, spawned| Pool {
+            socket: socket.into(),
+            tasks: Tasks {
+                spawned,
+                ..Tasks::default()
+            },
+            ..Pool::default()
+        };
+        let mut stats = PoolStats::default();
+        stats.record(vec![pool("old", 1000)], true);
+        stats.record(vec![pool("new", 5), pool("old", 1007)], false);
+        let counts = |pools: Vec<Pool>| pools.iter().map(|p| p.tasks.spawned).collect::<Vec<_>>();
+        assert_eq!(counts(stats.interval()), [5, 7]);
+        assert_eq!(counts(stats.interval()), [0, 0]);
+        assert_eq!(counts(stats.whole()), [0, 7]);
+    }
 
     #[test]
     fn worker_rows_fit_eighty_columns() {

@@ -434,8 +434,9 @@ impl Scene {
             None | Some("laps") => {
                 let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed());
                 if plans.is_err() && self.travellers.demand.is_none() {
-                    output::note(
-                        "creel-traffic: using --demand gravity, because the network has one-way roads\n",
+                    note(
+                        quiet,
+                        "using --demand gravity, because the network has one-way roads",
                     );
                     self.gravity(network, pool, quiet)?
                 } else {
@@ -461,7 +462,7 @@ impl Scene {
                     if self.strict {
                         return Err(bad_data(text));
                     }
-                    output::note(&format!("creel-traffic: {text}\n"));
+                    note(quiet, &text);
                     self.unused_parts().left_out = *number;
                 }
                 self.report_unused(path, &demand.unused, quiet)?;
@@ -482,9 +483,7 @@ impl Scene {
         if self.strict {
             return Err(bad_data(text));
         }
-        if !quiet {
-            output::note(&format!("creel-traffic: {text}\n"));
-        }
+        note(quiet, &text);
         Ok(())
     }
 
@@ -514,16 +513,24 @@ impl Scene {
         let (plans, stay) = plans.map_err(bad_data)?;
         progress.finish();
         if stay > 0 {
-            output::note(&format!(
-                "creel-traffic: {stay} of {} cars stay at home, because they have no route to their destination and back\n",
-                gravity.cars
-            ));
+            let cars = gravity.cars;
+            let text = format!(
+                "{stay} of {cars} cars stay at home, because they have no route to their destination and back"
+            );
+            note(quiet, &text);
         }
         Ok(plans)
     }
 }
 
 /// Returns the context of an error that occurs while reading `path`.
+/// Prints a note, unless the user wants none.
+fn note(quiet: bool, text: &str) {
+    if !quiet {
+        output::note(&format!("creel-traffic: {text}\n"));
+    }
+}
+
 fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }

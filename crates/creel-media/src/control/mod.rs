@@ -70,6 +70,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
+    /// How often a flush has begun.
+    flushes: u64,
     /// The task's waker, since the task last read the state.
     task: Option<StoredWaker>,
 }
@@ -119,6 +121,7 @@ impl Control {
     pub fn trigger(&self, trigger: Trigger) -> Result<State, Refused> {
         let mut inner = lock(&self.inner);
         let state = inner.state.after(trigger)?;
+        inner.flushes += u64::from(state.is_flushing() && !inner.state.is_flushing());
         inner.state = state;
         self.changes.0.fetch_add(1, Ordering::Relaxed);
         // We take the waker out. The task polls because of this wake-up, reads the state, and
@@ -131,32 +134,37 @@ impl Control {
         Ok(state)
     }
 
-    /// Returns the state, and stores the waker so that the next change wakes the task.
-    fn poll_state(&self, cx: &mut Context<'_>) -> State {
+    /// Returns the state and the number of flushes, and stores the waker so that the next change
+    /// wakes the task.
+    fn poll_state(&self, cx: &mut Context<'_>) -> (State, u64) {
         let known = |inner: &Inner| {
             let task = inner.task.as_ref();
             task.is_some_and(|task| task.will_wake(cx.waker()))
         };
         let inner = lock(&self.inner);
         if known(&inner) {
-            return inner.state;
+            return (inner.state, inner.flushes);
         }
         drop(inner);
         let mut fresh = Some(StoredWaker::new(cx.waker()));
         let mut inner = lock(&self.inner);
         std::mem::swap(&mut inner.task, &mut fresh);
-        inner.state
+        (inner.state, inner.flushes)
     }
 
     /// Creates the future of the task. It does `work` step by step while the state is started, and
     /// follows the other states, until the task stops or fails.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
+        let inner = lock(&self.inner);
+        // The work has not seen a flush that is under way.
+        let flushes = inner.flushes - u64::from(inner.state.is_flushing());
         Running {
             control: Arc::clone(self),
             changes: self.changes.clone(),
             seen: UNSEEN,
             waker: None,
             state: State::Started,
+            flushes,
             work,
         }
     }
@@ -179,7 +187,8 @@ pub trait Work: Unpin {
     /// Returns a [`Flow`] if the work ends or must flush instead of continuing.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
-    /// Drops the unfinished work. The default does nothing.
+    /// Drops the unfinished work. It is called before the next step whenever a flush has begun, even
+    /// if the flush has ended by then. The default does nothing.
     fn flush(&mut self) {}
 }
 
@@ -199,8 +208,9 @@ pub struct Running<W> {
     seen: u64,
     /// The id of the waker that was stored in the control then.
     waker: Option<WakerId>,
-    /// The state that the task read then.
+    /// The state that the task read then, and the number of flushes.
     state: State,
+    flushes: u64,
     work: W,
 }
 
@@ -222,14 +232,18 @@ impl<W: Work> Running<W> {
 
     #[cold]
     fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
-        let before = std::mem::replace(&mut self.state, self.control.poll_state(cx));
+        let before = self.flushes;
+        (self.state, self.flushes) = self.control.poll_state(cx);
         // We store these last, so that the state is read again if reading it panicked.
         (self.seen, self.waker) = (count, Some(WakerId::of(cx.waker())));
         match self.state {
             State::Stopped | State::Unprepared => return Some(Ended::Stopped),
             State::Failed => return Some(Ended::Failed),
-            State::Flushing | State::PausedFlushing if before != self.state => self.work.flush(),
             _ => {}
+        }
+        // The flush may have ended again since the last poll.
+        if self.flushes != before {
+            self.work.flush();
         }
         None
     }
@@ -353,6 +367,11 @@ mod tests {
         bench.trigger(Trigger::Start);
         bench.trigger(Trigger::FlushStop);
         assert_eq!(bench.poll(2), (Poll::Pending, 7));
+        bench.trigger(Trigger::FlushStart);
+        bench.trigger(Trigger::FlushStop);
+        assert_eq!(bench.poll(0), (Poll::Pending, 7));
+        let flushed = bench.steps.flushed.load(Ordering::SeqCst);
+        assert_eq!(flushed, 2, "a flush between two polls counts");
         bench.trigger(Trigger::Stop);
         assert_eq!(bench.poll(5), (Poll::Ready(Ended::Stopped), 7));
     }

@@ -141,6 +141,10 @@ impl State {
         Ok(next)
     }
 
+    pub(super) fn is_flushing(self) -> bool {
+        matches!(self, State::Flushing | State::PausedFlushing)
+    }
+
     fn refuses(self, trigger: Trigger) -> Refused {
         Refused {
             state: self,

@@ -250,6 +250,9 @@ impl Driver {
         // We clear the flag first, because a task that makes an attempt after an event by edge must
         // know that it was reported by edge.
         source.level.store(false, Ordering::Relaxed);
+        // The next wait must know it too. If the switch fails, it arms the socket without need.
+        let is_oneshot = edges == Mode::Oneshot;
+        source.oneshot.store(is_oneshot, Ordering::Relaxed);
         let (socket, interest) = (&source.socket, source.interest(key));
         // The kernel reports immediately if there is something to read now.
         match registration.poller.modify(socket, interest, edges) {

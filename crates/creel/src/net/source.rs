@@ -24,7 +24,7 @@ pub(super) struct Source<S: ?Sized> {
     /// something to read. Otherwise it reports each arrival once.
     pub(super) level: AtomicBool,
     /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it
-    /// changes before the poller knows the socket.
+    /// changes before the poller reports in this way.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
     /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only

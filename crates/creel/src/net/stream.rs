@@ -13,11 +13,11 @@ use std::task::{Context, Poll};
 
 /// Prevents the signal `SIGPIPE` when the peer has closed the connection. The error of the call is
 /// enough.
-#[cfg(target_os = "linux")]
+#[cfg(all(unix, not(target_vendor = "apple")))]
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// No flag is needed here, because the standard library creates its sockets so that they send no
-/// signal.
-#[cfg(not(target_os = "linux"))]
+/// No flag is needed here. On Apple's systems, the standard library creates its sockets so that they
+/// send no signal, and Windows has no signals.
+#[cfg(not(all(unix, not(target_vendor = "apple"))))]
 const SEND_FLAGS: i32 = 0;
 
 /// A connection of the standard library that can be used in a [`Stream`]: a TCP stream or, on Unix,

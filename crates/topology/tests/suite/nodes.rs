@@ -2,6 +2,7 @@
 //! shows it.
 
 use crate::support::{Fixture, NODE, texts};
+use creel_topology::Budget;
 
 #[test]
 fn nodes_without_pus_get_the_nearest_pus() {
@@ -28,6 +29,26 @@ fn nodes_without_pus_get_the_nearest_pus() {
         [true, true, false, false]
     );
     assert_eq!(nodes[2].memory_bytes, Some(1 << 30));
+}
+
+#[test]
+fn an_explicit_number_of_workers_overrides_a_limit_by_memory_in_either_order() {
+    let machine = Fixture::online("0-3")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(
+            &format!("{NODE}/node0/meminfo"),
+            "Node 0 MemTotal: 1048576 kB\n",
+        )
+        .machine();
+    let budget = || Budget::of(&machine);
+    assert_eq!(budget().with_memory(&machine, 1 << 29).workers(), 2);
+    for budget in [
+        budget().with_memory(&machine, 1 << 29).explicit(8),
+        budget().explicit(8).with_memory(&machine, 1 << 29),
+    ] {
+        assert_eq!(budget.workers(), 8);
+        assert_eq!(budget.bound_by().to_string(), "the given number (8)");
+    }
 }
 
 /// Returns a tree with two nodes with PUs, and a memory node at the same distance from both.

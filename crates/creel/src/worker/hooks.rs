@@ -92,7 +92,8 @@ impl NewThread {
         self.stack_size
     }
 
-    /// Runs the worker on the calling thread. Returns when the pool has ended.
+    /// Runs the worker on the calling thread. Returns when the worker ends, because the pool has
+    /// ended or has been resized to fewer workers.
     pub fn run(self) {
         (self.run)();
     }
@@ -108,7 +109,8 @@ impl fmt::Debug for NewThread {
     }
 }
 
-/// A thread that may never start. In that case it leaves the pool when this value is dropped.
+/// A worker's thread that the program starts. It counts as a user of the pool already. If it never
+/// starts, dropping this value removes that user.
 pub(crate) struct Unstarted(pub(crate) Option<Arc<dyn Work>>);
 
 impl Unstarted {

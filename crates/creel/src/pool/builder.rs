@@ -271,8 +271,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Creates the pool. This starts no threads, because a worker's thread starts when the worker
-    /// gets its first work.
+    /// Creates the pool. This starts no worker's thread, because such a thread starts when its
+    /// worker gets its first work.
     ///
     /// # Errors
     /// If the number of workers or their stack size is out of range, if the workers cannot be

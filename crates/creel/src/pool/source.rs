@@ -39,7 +39,8 @@ impl Shared {
         })
     }
 
-    /// Runs any work of the pool, except for tasks. Returns whether there was some.
+    /// Runs one inbox job, one job of the program's own queues, one fork, or pieces of one shared
+    /// job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
             || self.run_source(slot, &mut || ())

@@ -57,7 +57,8 @@ impl<R> First<R> {
 
 impl Pool {
     /// Returns the result of `f(item)` for the first item for which it is `Some`, in the order of
-    /// the items. Items behind that one may be skipped. Blocks until no worker visits an item any more.
+    /// the items. Items behind that one may be skipped. Blocks until no worker visits an item any
+    /// more.
     ///
     /// # Panics
     /// If slices in a tuple differ in length. Resumes the first panic of `f`.

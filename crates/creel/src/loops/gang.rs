@@ -327,8 +327,8 @@ unsafe fn call<F: Fn(Member<'_>) + Sync>(closure: *const (), member: Member<'_>)
 /// it.
 ///
 /// The workers belong to the gang until it is dropped. Between two regions they spin for a while,
-/// as far as the pool's [`Wait`] allows, and then sleep. Tasks and jobs that are
-/// bound to one of these workers wait for that time, and loops of the pool run on their callers.
+/// as far as the pool's [`Wait`] allows, and then sleep. Tasks and jobs that are bound to one of
+/// these workers wait for that time, and loops of the pool run on their callers.
 ///
 /// A gang of a [`Pool`] keeps its workers alive. Drop a gang of a [handle](Pool::handle) before the
 /// pool, because the drop of the pool waits for the gang.

@@ -76,7 +76,7 @@ impl Drop for User<'_> {
 impl Pool {
     /// Blocks until `future` is ready, and returns its output.
     ///
-    /// The calling thread polls the future itself. If a worker of the pool is asleep or has not
+    /// The calling thread polls the future itself. If a worker of the pool is idle or has not
     /// started yet, the caller also runs the pool's stealable tasks in that worker's place. The
     /// number of running threads therefore does not grow, and the future and the tasks that it
     /// waits for can wake each other without changing threads. The future need not be `Send`.

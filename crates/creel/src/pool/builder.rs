@@ -158,7 +158,7 @@ impl PoolBuilder {
     }
 
     /// Sets the number of workers, from 1 to 16,383. The default is one per core that the process
-    /// may use.
+    /// may use, or fewer if another limit of the process is lower, for example a CPU quota.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(3).build()?;

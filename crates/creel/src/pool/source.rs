@@ -223,8 +223,8 @@ impl Pool {
     }
 
     /// Blocks until `done` returns true. The calling thread must be a worker of this pool, and runs
-    /// *any* work of the pool in the meantime, except for tasks. Do not hold a lock across this
-    /// call, because the work may try to take the same lock.
+    /// *any* work of the pool in the meantime, except for tasks, timers and sockets. Do not hold a
+    /// lock across this call, because the work may try to take the same lock.
     ///
     /// The thread that makes the condition true must then call [`wake`](Self::wake).
     ///

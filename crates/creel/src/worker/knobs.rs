@@ -30,8 +30,8 @@ pub enum Wait {
     /// The worker spins for exactly this time, and then sleeps.
     Spin(Duration),
     /// The worker spins for about as long as a sleep and a wake would cost. It spins for a shorter
-    /// time if spinning has not paid recently, and not at all if there are more workers than CPUs
-    /// for them.
+    /// time if spinning has not paid recently. If there are more workers than CPUs for them, those
+    /// beyond the number of CPUs do not spin at all.
     #[default]
     Adaptive,
     /// The worker reacts once per quantum. Due timers, ready sockets and woken tasks wait for the

@@ -113,7 +113,8 @@ pub struct WorkerStats {
     /// The number of inbox jobs that the worker has run, which are closures of `run_on` and
     /// `broadcast`.
     pub inbox: u64,
-    /// The number of timers that the worker has fired.
+    /// The number of timers that the worker has fired. If the worker is busy, another thread fires
+    /// its due timers. These are not counted.
     pub timers: u64,
     /// The number of times that the worker found a socket ready.
     pub events: u64,
@@ -129,7 +130,8 @@ pub struct WorkerStats {
     pub loop_items: u64,
     /// The number of pieces of loops that the worker ran, that is, how often it fetched items.
     pub loop_pieces: u64,
-    /// The number of these pieces that the worker took from another worker's share.
+    /// The number of these pieces that the worker took from another worker's share. The pieces that
+    /// a loop's caller takes at the end, because nobody has claimed them, do not count.
     pub steals: u64,
     /// The number of times that the worker spun to wait for work.
     pub spins: u64,

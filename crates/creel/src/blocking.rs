@@ -168,8 +168,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Panics
 ///
-/// If the system refuses a thread and there is none yet. Awaiting the future resumes the panic of
-/// `work`.
+/// If the system refuses a thread and no thread for such calls exists yet. Awaiting the future
+/// resumes the panic of `work`.
 ///
 /// ```
 /// use std::process::Command;

@@ -1,4 +1,4 @@
-//! What a program can add to its pool: queues and hooks of its own.
+//! Things that a program can add to its pool: queues and hooks of its own.
 //!
 //! An executor that has rules of its own about its jobs uses this to run on a pool. It keeps the
 //! queues, and the pool keeps the workers. `crates/rayon-core` in the repository is an example.

@@ -1,5 +1,5 @@
-//! What a program adds to a pool's threads: code at their start and end, and a function of its own
-//! that starts them.
+//! Things that a program adds to its pool: code at the start and end of each thread, the names of
+//! the threads, a function that starts them, and queues of jobs ([`Source`]).
 
 use super::slots::Work;
 use std::{fmt, io, sync::Arc};
@@ -8,7 +8,7 @@ type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 type Starter = Arc<dyn Fn(NewThread) -> io::Result<()> + Send + Sync>;
 type Name = Arc<dyn Fn(usize) -> Option<String> + Send + Sync>;
 
-/// The code that a program adds to its pool.
+/// The code and the settings that a program adds to its pool.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) start: Option<Hook>,

@@ -449,7 +449,7 @@ impl Idle {
         });
     }
 
-    /// Returns whether this worker is the watchdog, and makes it the watchdog if there is none. An
+    /// Returns whether this worker is the watchdog, and makes it the watchdog if one is missing. An
     /// idle worker calls this before it sleeps. A worker that the pool has removed never becomes
     /// the watchdog, because its thread is about to end.
     pub(crate) fn try_become_watchdog(&self, slot: usize) -> bool {
@@ -563,7 +563,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Begins a search and notifies a worker. Ends the search if there is none to notify.
+    /// Begins a search and notifies a worker. Ends the search if no worker can be notified.
     fn notify_one(idle: &Idle, first: usize) -> Option<usize> {
         match idle.notify_one(first, None, idle.begin_search().expect("nobody searches")) {
             Ok(notified) => Some(notified.slot),

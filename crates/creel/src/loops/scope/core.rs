@@ -1,4 +1,4 @@
-//! What a scope's threads share: its jobs, and the threads that have some of them.
+//! The data that a scope's threads share: its jobs, and the threads that have some of them.
 //!
 //! A job is either in the *queue*, which has a lock, or in a *lane*. Each thread that works for the
 //! scope has a lane of its own ([`Local`]). A job that is spawned on such a thread goes into that

@@ -1,9 +1,9 @@
 //! Counters per worker, which are cheap enough to be always on.
 //!
 //! A counter is written without a locked operation, because normally only its own worker writes it.
-//! The exception is a thread from outside that calls a loop. It counts as worker 0, so both may
-//! write at the same time, and a count may then be lost. Other threads read a value that was
-//! correct a moment ago.
+//! The exception is a thread that calls a loop without being one of the loop's workers. It counts
+//! as worker 0, so both may write at the same time, and a count may then be lost. Other threads
+//! read a value that was correct a moment ago.
 
 use crate::sync::{AtomicU64, Ordering};
 use creel_topology::CpuSet;
@@ -123,10 +123,10 @@ pub struct WorkerStats {
     /// The total time that the worker slept, as measured and not as requested.
     pub parked: Duration,
     /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
-    /// caller that is not a worker counts as worker 0. Some loops are not counted: loops inside
-    /// other loops, loops that are called while the pool runs another loop or one of its workers
-    /// runs other code, and loops that only one worker may run (for example on a pool with one
-    /// worker, or on an adaptive pool with one CPU).
+    /// caller that is not one of the loop's workers counts as worker 0. Some loops are not counted:
+    /// loops inside other loops, loops that are called while the pool runs another loop or one of
+    /// its workers runs other code, and loops that only one worker may run (for example on a pool
+    /// with one worker, or on an adaptive pool with one CPU).
     pub loop_items: u64,
     /// The number of pieces of loops that the worker ran, that is, how often it fetched items.
     pub loop_pieces: u64,

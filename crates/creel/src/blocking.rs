@@ -168,8 +168,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Panics
 ///
-/// If the system refuses a thread and there is none yet. Awaiting the future resumes the panic of
-/// `work`.
+/// If the system refuses a thread and no thread for such calls exists yet. Awaiting the future
+/// resumes the panic of `work`.
 ///
 /// ```
 /// use std::process::Command;
@@ -213,7 +213,7 @@ fn call<T: Send + 'static>(kind: Kind, work: impl FnOnce() -> T + Send + 'static
     Blocking { call }
 }
 
-/// The outcome of [`blocking`], to be awaited. Polled again after it was ready, it panics.
+/// The future that [`blocking`] returns. It panics if it is polled again after it was ready.
 #[must_use = "a call that has not begun is left out when this is dropped"]
 pub struct Blocking<T> {
     call: Arc<Mutex<Call<T>>>,
@@ -222,7 +222,7 @@ pub struct Blocking<T> {
 enum Call<T> {
     Waits(Option<StoredWaker>),
     Done(Result<T, Box<dyn Any + Send>>),
-    /// Nobody wants the outcome, or it was taken.
+    /// The future was dropped, or it has taken the outcome.
     GivenUp,
 }
 
@@ -303,7 +303,8 @@ fn serve(lane: &Lane) {
     loop {
         while let Some(job) = calls.waiting.pop_front() {
             drop(calls);
-            // The outcome is kept; what is caught here is a waker's or a drop's panic.
+            // The job itself catches the panic of the program's closure. A panic that reaches this
+            // place comes from a waker or a drop.
             if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
                 std::mem::forget(payload);
             }

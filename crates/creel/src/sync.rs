@@ -72,7 +72,8 @@ pub(crate) use wait_word::WaitWord;
 /// A cell with interior mutability, whose accesses the model checkers can observe.
 ///
 /// The pointer is valid only inside the closure. Each field of this type documents which thread may
-/// access it and when. Under shuttle, a write panics if another access is under way.
+/// access it and when. Under shuttle, an access panics while another one is under way, unless both
+/// only read.
 #[cfg(not(creel_loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T> {

@@ -90,7 +90,8 @@
 //! pool.sort(&mut vec![std::rc::Rc::new(1)]);
 //! ```
 //!
-//! A forgotten `.build()?`, which the compiler's message points out (`pool/builder_diagnostics.rs`):
+//! A forgotten `.build()?`, which the compiler's message points out
+//! (`pool/builder_diagnostics.rs`):
 //! ```compile_fail,E0277
 //! let pool = creel::Pool::builder().workers(2);
 //! pool.for_each(0..3, |_| ());

@@ -13,8 +13,8 @@ use crate::{
 
 /// The find with the lowest index so far.
 pub(super) struct First<R> {
-    /// The index of the find, or `usize::MAX`. Relaxed: it is a hint that a worker may stop; the
-    /// find itself is under the lock, and the end of the loop is ordered after all of it.
+    /// The index of the find, or `usize::MAX`. Relaxed, because it is only a hint that a worker may
+    /// stop. The find itself is under the lock, and the end of the loop is ordered after all of it.
     index: AtomicUsize,
     found: Mutex<Option<(usize, R)>>,
 }
@@ -57,7 +57,8 @@ impl<R> First<R> {
 
 impl Pool {
     /// Returns the result of `f(item)` for the first item for which it is `Some`, in the order of
-    /// the items. Items behind that one may be skipped. Blocks until no worker visits an item any more.
+    /// the items. Items behind that one may be skipped. Blocks until no worker visits an item any
+    /// more.
     ///
     /// # Panics
     /// If slices in a tuple differ in length. Resumes the first panic of `f`.
@@ -193,7 +194,7 @@ impl Pool {
         items: I,
         f: impl Fn(ItemOf<'_, I>) -> bool + Sync,
     ) -> Option<usize> {
-        // Relaxed: the end of the loop is ordered after everything that was done in it.
+        // Relaxed, because the end of the loop is ordered after everything that was done in it.
         let found = AtomicUsize::new(usize::MAX);
         self.walk(items, |hand, range, _| {
             for index in range {

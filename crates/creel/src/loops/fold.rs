@@ -187,9 +187,9 @@ impl Pool {
         self.pairwise(made, combine).unwrap_or_else(init)
     }
 
-    /// Computes `f(item)` for each item and combines the results into one, along the same tree as
-    /// [`fold`](Self::fold). Returns `None` if there are no items. The closure may change the
-    /// items.
+    /// Computes `f(item)` for each item and combines the results into one, along a fixed tree as
+    /// [`fold`](Self::fold) does. This tree has 128 leaves for every type. Returns `None` if there
+    /// are no items. The closure may change the items.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).
@@ -242,8 +242,9 @@ impl Pool {
         value.flatten()
     }
 
-    /// Returns the sum of `f(item)` over all items, along the same tree as [`fold`](Self::fold).
-    /// The result has the same bits at any number of workers, also for floating-point numbers.
+    /// Returns the sum of `f(item)` over all items, along the same tree as
+    /// [`map_reduce`](Self::map_reduce). The result has the same bits at any number of workers,
+    /// also for floating-point numbers.
     ///
     /// # Panics
     /// As [`fold`](Self::fold).

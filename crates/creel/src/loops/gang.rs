@@ -1,9 +1,9 @@
 //! Gangs: workers that run a region together, all at the same time.
 //!
-//! A loop may run all its shares on one thread, so its closure must not wait for another share. Code
-//! with barriers of its own needs the opposite guarantee: every member of a region is on a thread of
-//! its own. A gang gives that guarantee, because its workers come in once, before its first region,
-//! and stay until it is dropped.
+//! A loop may run all its shares on one thread, so its closure must not wait for another share.
+//! Code with barriers of its own needs the opposite guarantee: every member of a region is on a
+//! thread of its own. A gang gives that guarantee, because its workers come in once, before its
+//! first region, and stay until it is dropped.
 //!
 //! # The protocol
 //!
@@ -13,9 +13,9 @@
 //!
 //! A member waits in one way, whether it waits for a region, at a barrier, or for the others: it
 //! spins for a while, then counts itself in `sleepers`, leaves its [`Waiter`] in its place, checks
-//! its condition once more, and sleeps. A thread that changes a condition reads `sleepers` after the
-//! change. Both pairs are `SeqCst`, so either the thread finds the sleeper, or the sleeper sees the
-//! change.
+//! its condition once more, and sleeps. A thread that changes a condition reads `sleepers` after
+//! the change. Both pairs are `SeqCst`, so either the thread finds the sleeper, or the sleeper sees
+//! the change.
 
 use crate::{
     pool::{Pool, Wait},
@@ -50,7 +50,8 @@ const END: u64 = u64::MAX;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum GangError {
-    /// The number of members is 0, or higher than the number of workers.
+    /// The number of members is 0, higher than the number of workers, or higher than 1 on a pool
+    /// without threads.
     Members {
         /// The number that you asked for.
         members: usize,
@@ -325,9 +326,9 @@ unsafe fn call<F: Fn(Member<'_>) + Sync>(closure: *const (), member: Member<'_>)
 /// Workers that run regions together, each member on a thread of its own. [`Pool::gang`] creates
 /// it.
 ///
-/// The workers belong to the gang until it is dropped. Between two regions they spin for a while, as
-/// far as the pool's [`Wait`] allows, and then sleep. Their loops and tasks wait for that time, and
-/// loops that you call elsewhere run on their callers.
+/// The workers belong to the gang until it is dropped. Between two regions they spin for a while,
+/// as far as the pool's [`Wait`] allows, and then sleep. Tasks and jobs that are bound to one of
+/// these workers wait for that time, and loops of the pool run on their callers.
 ///
 /// A gang of a [`Pool`] keeps its workers alive. Drop a gang of a [handle](Pool::handle) before the
 /// pool, because the drop of the pool waits for the gang.
@@ -353,8 +354,9 @@ impl Pool {
     /// because the workers remain free and a loop needs no particular worker.
     ///
     /// # Errors
-    /// If the pool has fewer workers, has a gang already, or has ended, if the system refuses a
-    /// thread, or if the calling thread is one of the pool's own workers.
+    /// If `members` is 0, if the pool has fewer workers, has a gang already, or has ended, if the
+    /// system refuses a thread or has no threads, or if the calling thread is one of the pool's own
+    /// workers.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -539,8 +541,8 @@ impl Member<'_> {
     }
 
     /// Makes every barrier of this region fail, also for members that wait at one. Call it if this
-    /// member cannot go on, so that no other member waits for it. The next region has whole barriers
-    /// again.
+    /// member cannot go on, so that no other member waits for it. The next region has whole
+    /// barriers again.
     pub fn break_barriers(&self) {
         self.state.break_barriers();
     }

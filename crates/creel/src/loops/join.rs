@@ -21,7 +21,7 @@ use std::{
 #[derive(Clone, Copy)]
 pub struct Joiner<'p> {
     forker: &'p Forker,
-    /// It belongs to its thread.
+    /// Makes the type neither `Send` nor `Sync`, because a `Joiner` belongs to its thread.
     thread: PhantomData<*const ()>,
 }
 
@@ -235,8 +235,8 @@ impl<'p> Joiner<'p> {
         self.fork(a, b)
     }
 
-    /// Offers `b` to thieves and runs `a`, at a level of the recursion. This is not inlined, so that
-    /// the code around a call stays small.
+    /// Offers `b` to thieves and runs `a`, at a level of the recursion. This is not inlined, so
+    /// that the code around a call stays small.
     #[inline(never)]
     fn fork<A, B: Send>(
         self,
@@ -360,8 +360,10 @@ impl fmt::Debug for Joiner<'_> {
 impl Pool {
     /// Runs `a` and `b`, at the same time if another worker is free, and returns both results. The
     /// calling thread runs `a`. It then also runs `b`, unless another worker has started it. Blocks
-    /// until both are done. While the caller waits, it only helps with work that comes from `b`. After
-    /// one millisecond, a worker also runs jobs of a [`Source`](crate::Source).
+    /// until both are done. While the caller waits, it only helps with work that comes from `b`.
+    /// There are two exceptions. A worker also runs closures that other workers send to it with
+    /// [`run_on`](Self::run_on). After one millisecond, it also runs jobs of a
+    /// [`Source`](crate::Source).
     ///
     /// You need no threshold below which a recursion does not call `join`, because a `b` that no
     /// worker takes costs a few nanoseconds. If even that is too much, see
@@ -393,8 +395,8 @@ impl Pool {
     /// Calls `f` on the calling thread with a [`Joiner`], with which `f` and the closures that it
     /// joins can run two closures at the same time.
     ///
-    /// [`Joiner::join`] does the same as [`join`](Self::join) and costs less. Use it for a recursion
-    /// that does very little between two joins. [`Joiner::join`] has an example.
+    /// [`Joiner::join`] does the same as [`join`](Self::join) and costs less. Use it for a
+    /// recursion that does very little between two joins. [`Joiner::join`] has an example.
     #[inline(always)]
     pub fn recurse<R>(&self, f: impl FnOnce(Joiner<'_>) -> R) -> R {
         match Forker::current(&self.shared().loops) {

@@ -94,9 +94,9 @@ impl Pool {
         }
     }
 
-    /// Returns whether no worker of the loop, except the caller, was running user code a moment
-    /// ago. This is only a hint. If a worker starts to run user code afterwards, we notice it after
-    /// the loop has been published (`places.rs`).
+    /// Returns whether no worker of the loop, except the caller, was running user code other than a
+    /// share of the pool's loop a moment ago. This is only a hint. If a worker starts to run user
+    /// code afterwards, we notice it after the loop has been published (`places.rs`).
     fn others_idle(&self, slots: usize) -> bool {
         let busy = |index: &usize| self.shared.slots.at(*index).is_elsewhere();
         match (0..slots).find(busy) {

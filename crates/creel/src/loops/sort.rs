@@ -23,8 +23,8 @@ const PIECE: usize = 8192;
 /// # Sorting
 ///
 /// These methods sort a slice in place. They allocate a buffer as long as the slice, unless the
-/// slice is short or the sorted pieces are already in order. In the unstable forms, equal items may
-/// change their order.
+/// slice is short, the pool has one worker, or the sorted pieces are already in order. In the
+/// unstable forms, equal items may change their order.
 impl Pool {
     /// Sorts the items. Equal items keep their order. Blocks until the slice is sorted.
     ///

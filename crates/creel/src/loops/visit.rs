@@ -102,12 +102,13 @@ impl Pool {
         });
     }
 
-    /// Calls `f(range, worker)` for ranges that together cover `range`, each index once. Blocks until
-    /// all calls are done. The pool chooses the ranges, so use this only if you can treat the indices
-    /// one by one, for example in an inner loop that the compiler can vectorize.
+    /// Calls `f(range, worker)` for ranges that together cover `range`, each index once. Blocks
+    /// until all calls are done. The pool chooses the ranges, so use this only if you can treat the
+    /// indices one by one, for example in an inner loop that the compiler can vectorize.
     ///
-    /// `worker` is below the number of workers, and no other thread has the same one during the loop.
-    /// You can therefore use it to choose a buffer. [`Scratch`](crate::Scratch) does that for you.
+    /// `worker` is below the number of workers, and no other thread has the same one during the
+    /// loop. You can therefore use it to choose a buffer. [`Scratch`](crate::Scratch) does that for
+    /// you.
     ///
     /// # Panics
     /// Resumes the first panic of `f`.
@@ -238,7 +239,8 @@ impl Pool {
     }
 
     /// Calls `g(hand, range, who)` for ranges that together cover all indices, each index once.
-    /// `who` is below the number of workers, and no other thread has the same `who` during the call.
+    /// `who` is below the number of workers, and no other thread has the same `who` during the
+    /// call.
     #[inline]
     #[track_caller]
     pub(super) fn walk<I: Walk>(
@@ -250,8 +252,8 @@ impl Pool {
         self.walk_units(items, len, I::COARSE, g);
     }
 
-    /// Calls `g(hand, chunk, range, who)` once for each chunk of `len` indices. The last chunk may be
-    /// shorter.
+    /// Calls `g(hand, chunk, range, who)` once for each chunk of `len` indices. The last chunk may
+    /// be shorter.
     #[inline]
     #[track_caller]
     pub(super) fn walk_chunks<I: Walk>(

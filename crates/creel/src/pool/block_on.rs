@@ -1,5 +1,5 @@
-//! Implements `block_on`: a thread that is not a worker of the pool waits for a future, and runs
-//! the pool's tasks in the meantime.
+//! Implements `block_on`: a thread that is not a worker of the pool waits for a future. A thread
+//! that is not a worker of another pool either also runs the pool's tasks in the meantime.
 
 use super::away::Away;
 use super::watchdog::WATCHDOG_INTERVAL;
@@ -46,8 +46,9 @@ impl Wake for Bell {
     }
 }
 
-/// Wakes the callers of `block_on` whose timers are due or whose sockets are ready. We call this
-/// periodically while a pool is being dropped, because its workers have ended or are about to.
+/// Fires the due timers of all workers and wakes the tasks whose sockets are ready, including those
+/// of `block_on` callers. The thread that drops a pool calls this periodically, because the workers
+/// have ended or are about to. A substitute (`away.rs`) calls it, because the workers are away.
 pub(super) fn serve_callers(pool: &Shared) {
     for timers in pool.timers.made() {
         loop {
@@ -75,16 +76,17 @@ impl Drop for User<'_> {
 impl Pool {
     /// Blocks until `future` is ready, and returns its output.
     ///
-    /// The calling thread polls the future itself. If a worker of the pool is asleep or has not
+    /// The calling thread polls the future itself. If a worker of the pool is idle or has not
     /// started yet, the caller also runs the pool's stealable tasks in that worker's place. The
     /// number of running threads therefore does not grow, and the future and the tasks that it
     /// waits for can wake each other without changing threads. The future need not be `Send`.
     ///
-    /// A worker of one pool may block on a future of another pool. If all workers of a pool do this
-    /// at the same time, a substitute thread runs the pool's work, except for work that is bound to
-    /// one of the workers. A worker must not block on a future of its own pool. In a task, await
-    /// the future instead. In code that is not `async`, call [`is_current`](Self::is_current) to
-    /// find out, and if it returns true, wait on a thread outside of all pools:
+    /// A worker of one pool may block on a future of another pool. It then runs no tasks of the
+    /// other pool. If all workers of a pool do this at the same time, a substitute thread runs the
+    /// pool's work, except for work that is bound to one of the workers. A worker must not block on
+    /// a future of its own pool. In a task, await the future instead. In code that is not `async`,
+    /// call [`is_current`](Self::is_current) to find out, and if it returns true, wait on a thread
+    /// outside of all pools:
     ///
     /// ```
     /// use creel::{Pool, blocking};
@@ -145,7 +147,7 @@ impl Pool {
         let waker = Waker::from(bell.clone());
         let mut context = Context::from_waker(&waker);
         let mut future = pin!(future);
-        // The future's timers and sockets are registered with worker 0.
+        // The future's timers go to the wheel of worker 0, and its sockets to the pool's driver.
         let timers = pool.timers.at(0);
         timers.set_wake(|| WorkerWaker::waker(slots, 0));
         let _timers = timers::enter(Arc::clone(timers));

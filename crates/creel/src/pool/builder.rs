@@ -158,7 +158,7 @@ impl PoolBuilder {
     }
 
     /// Sets the number of workers, from 1 to 16,383. The default is one per core that the process
-    /// may use.
+    /// may use, or fewer if another limit of the process is lower, for example a CPU quota.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(3).build()?;
@@ -271,8 +271,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Creates the pool. This starts no threads, because a worker's thread starts when the worker
-    /// gets its first work.
+    /// Creates the pool. This starts no worker's thread, because such a thread starts when its
+    /// worker gets its first work.
     ///
     /// # Errors
     /// If the number of workers or their stack size is out of range, if the workers cannot be

@@ -100,7 +100,7 @@ pub struct Pool {
 /// earlier if one of them is shut down.
 #[derive(Default)]
 struct Owner {
-    /// The end has begun. Relaxed: the flag only decides which thread runs the end.
+    /// Whether the end has begun. Relaxed, because the flag only decides which thread runs the end.
     ended: AtomicBool,
 }
 
@@ -313,7 +313,8 @@ impl Clone for Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Of several threads that drop clones at the same time, one gets the value.
+        // If several threads drop the last clones at the same time, exactly one of them gets the
+        // value.
         if let Some(owner) = self.owner.take().and_then(Arc::into_inner) {
             self.end(&owner, None);
         }
@@ -376,8 +377,8 @@ impl Pool {
             // tasks own things that belong to the parent.
             mem::forget(Arc::clone(&self.shared));
         } else {
-            // Close the pool before its window. A thread that opens a window through a handle then
-            // either gets an error, or its window is closed here.
+            // We close the pool before its window. A thread that opens a window through a handle
+            // therefore either gets an error, or its window is closed here.
             self.shared.slots.life.close();
             self.close_window();
             self.shared.close(within);

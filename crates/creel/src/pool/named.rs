@@ -10,7 +10,7 @@ use std::{
 /// A registry of pools that parts of a program share by name. A part can ask for its pool without
 /// knowing which other parts use it.
 ///
-/// A pool lives as long as at least one of them holds it.
+/// A pool lives as long as at least one part holds it.
 ///
 /// ```
 /// use creel::{NamedPools, Pool, Wait};
@@ -109,8 +109,8 @@ impl std::error::Error for AcquireError {
 }
 
 impl NamedPools {
-    /// Returns the pool with this name. If there is none, or if it has ended because nobody held it
-    /// any longer, this creates one with these settings.
+    /// Returns the pool with this name. If no part of the program holds such a pool, this creates
+    /// one with these settings.
     ///
     /// # Errors
     /// If the existing pool has a different number of workers or a different way to wait, or if a

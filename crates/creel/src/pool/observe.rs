@@ -1,15 +1,16 @@
 //! A view of a running pool from outside its program. `creel top` shows it, and
-//! `creel run --watchdog` uses it to change the number of workers.
+//! `creel run --watch` uses it to change the number of workers.
 //!
 //! A program that allows this opens a *window*. This is a listening Unix socket in Linux' abstract
 //! namespace, with the name `creel/PID/NUMBER`. A client connects and sends one line, which is
 //! `stats` or `workers N`. It receives one line of JSON (docs/schema.md).
 //!
-//! The window's thread sleeps until a client connects, and it only reads counters that the workers
-//! keep in any case. A pool with an unused window therefore pays nothing for it, and a pool without
-//! a window does not even have the thread. We only answer processes of the same user and of root.
+//! The window's thread sleeps until a client connects. For `stats`, it only reads counters that the
+//! workers keep in any case. A pool with an unused window therefore pays nothing for it, and a pool
+//! without a window does not even have the thread. We only answer processes of the same user and of
+//! root.
 //!
-//! This module supports Linux only.
+//! Windows exist only on Linux, and only with the feature `net`.
 
 use super::{BuildError, Pool, shared::Shared};
 use crate::{sync::lock, worker::slot::WorkerSlot};
@@ -39,7 +40,7 @@ pub enum Observe {
     Off,
     /// Other programs may see what the workers do, for example with `creel top`.
     Look,
-    /// Other programs may also change the number of workers. For example, `creel run --watchdog`
+    /// Other programs may also change the number of workers. For example, `creel run --watch`
     /// does so when the limits of the process change.
     Resize,
 }
@@ -211,7 +212,7 @@ mod window {
     const WINDOWS_MAX: usize = 1024;
     /// The maximum length of a request, in bytes.
     const LINE_MAX: u64 = 64;
-    /// How long a client may take to send its request, and to receive the answer.
+    /// The time-out of each read and write on the connection to a client.
     const PATIENCE: Duration = Duration::from_millis(100);
 
     /// A listening socket and the thread that answers its clients.

@@ -131,7 +131,8 @@ impl Floor {
 /// The resources that the machine and the limits of this process allow a pool to use.
 pub(crate) struct Available {
     pub(crate) pinning: Pinning,
-    /// The number of usable cores.
+    /// The default number of workers. It is one per usable core, or fewer if another limit of the
+    /// process is lower, for example a CPU quota.
     pub(crate) workers: usize,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
@@ -321,8 +322,8 @@ impl Pinning {
     }
 
     /// Runs `f` with the calling thread pinned to the place of worker 0. The thread gets its own
-    /// mask back when this returns or panics. If `movable`, worker 0 first moves to the CPU on
-    /// which the thread already runs.
+    /// mask back when this returns or panics. If `movable`, and if another worker is pinned to the
+    /// CPU on which the thread runs, worker 0 first swaps its place with that worker.
     pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
         let slot = {
             let mut floor = lock(&self.floor);

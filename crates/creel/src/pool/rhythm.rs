@@ -16,19 +16,20 @@
 /// Calls that are closer to each other than this belong to one frame.
 const PERIOD_MIN_NS: u64 = 500_000;
 const PERIOD_MAX_NS: u64 = 100_000_000;
-/// An even distance adds one to the trust in a rhythm. Any other distance subtracts two. There is a
-/// rhythm if the trust is at least `TRUST_MIN`.
+/// An even distance adds one to the trust in a rhythm. Any other distance subtracts two if the
+/// trust is above `TRUST_MIN`. Otherwise it sets the trust to 0 and becomes the new period. A miss
+/// also subtracts two. There is a rhythm if the trust is at least `TRUST_MIN`.
 const TRUST_MIN: u32 = 3;
 const TRUST_MAX: u32 = 8;
-/// How much earlier than the call a worker wants to be awake. Alarms are late by 50 µs or more,
-/// because of the kernel's timer slack.
+/// The lead is how much earlier than the expected call the alarm is set. It must be larger than the
+/// delay of alarms, which are late by 50 µs or more because of the kernel's timer slack.
 const LEAD_FIRST_NS: u64 = 100_000;
 const LEAD_MIN_NS: u64 = 20_000;
 const LEAD_MAX_NS: u64 = 200_000;
 /// The part of the lead that should be left when the call comes.
 const EARLY_NS: u64 = 25_000;
 
-/// The distances between the loops that a worker sleeps before, as far as it knows them.
+/// The rhythm in which loops end a worker's sleeps, as far as the worker has learned it.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
     /// When the first loop of the last frame was called.

@@ -1,4 +1,4 @@
-//! What a program can add to its pool: queues and hooks of its own.
+//! Things that a program can add to its pool: queues and hooks of its own.
 //!
 //! An executor that has rules of its own about its jobs uses this to run on a pool. It keeps the
 //! queues, and the pool keeps the workers. `crates/rayon-core` in the repository is an example.
@@ -39,7 +39,8 @@ impl Shared {
         })
     }
 
-    /// Runs any work of the pool, except for tasks. Returns whether there was some.
+    /// Runs one inbox job, one job of the program's own queues, one fork, or pieces of one shared
+    /// job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
             || self.run_source(slot, &mut || ())
@@ -222,8 +223,8 @@ impl Pool {
     }
 
     /// Blocks until `done` returns true. The calling thread must be a worker of this pool, and runs
-    /// *any* work of the pool in the meantime, except for tasks. Do not hold a lock across this
-    /// call, because the work may try to take the same lock.
+    /// *any* work of the pool in the meantime, except for tasks, timers and sockets. Do not hold a
+    /// lock across this call, because the work may try to take the same lock.
     ///
     /// The thread that makes the condition true must then call [`wake`](Self::wake).
     ///

@@ -31,7 +31,7 @@ const SESSION_NS: u64 = 500_000;
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
-    /// Whether a loop ended the last sleep, and no spin has failed since.
+    /// Whether a loop has ended a sleep since the last spin that found nothing.
     woken_for_loop: bool,
     rhythm: Rhythm,
 }

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// Decides when a worker reacts to timers and sockets, and how it waits.
 ///
 /// With `Wait::Throttle`, the worker reacts at most once per quantum, on a fixed grid of the clock.
-/// After a turn with work it *rests* until the next point of the grid, and only urgent work wakes
-/// it earlier. After a turn without work, it sleeps like any other worker, until a timer or a
+/// After a turn with work it sleeps until the next point of the grid, and only urgent work wakes it
+/// earlier. After a turn without work, it sleeps like any other worker, until a timer or a
 /// notification wakes it. Therefore, an idle worker burns no CPU time, no matter how short the
 /// quantum is.
 pub(crate) struct Pace<'a> {
@@ -131,9 +131,9 @@ impl<'a> Pace<'a> {
         found
     }
 
-    /// Sleeps until the next timer, a ready socket or a notification. It sleeps in the poller if
-    /// there are sockets and no other worker is in there. Also returns whether a notification ended
-    /// the sleep.
+    /// Sleeps until the next timer, the alarm of `rhythm.rs`, a ready socket or a notification, or
+    /// until `watchdog` has elapsed. It sleeps in the poller if there are sockets and no other
+    /// worker is in there. Also returns whether a notification ended the sleep.
     fn sleep(&self, watchdog: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
         let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));

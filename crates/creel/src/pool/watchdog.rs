@@ -49,7 +49,7 @@ struct Snapshot {
 pub(super) struct Found {
     /// Whether there are tasks that the watchdog must take.
     pub(super) tasks: bool,
-    /// Whether nobody is checking for ready sockets.
+    /// Whether no worker is checking for ready sockets, so that the watchdog must do it.
     pub(super) sockets: bool,
     /// Whether the watchdog has fired the timers of another worker.
     pub(super) fired: bool,
@@ -69,8 +69,8 @@ impl Watchdog {
         }
     }
 
-    /// Returns the maximum time that a worker with nothing to do may sleep. The worker becomes the
-    /// watchdog if there is none.
+    /// Returns the maximum time that this worker may sleep, or `None` if it is not the watchdog.
+    /// The worker becomes the watchdog if one is missing.
     pub(super) fn timeout(&mut self, shared: &Shared, slot: &WorkerSlot) -> Option<Duration> {
         if !shared.slots.idle.try_become_watchdog(slot.index) {
             self.last.at = None;

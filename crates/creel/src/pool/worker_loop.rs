@@ -34,9 +34,9 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// Aborts the process if a panic drops it. A worker runs the code of others under `catch_unwind`,
-/// so a panic here is a bug in Creel. Threads that wait for the worker would otherwise wait for
-/// ever.
+/// Aborts the process if a panic drops it. A worker runs the program's code under `catch_unwind`,
+/// except for the hooks of `source.rs`, which must not panic. Any other panic here is a bug in
+/// Creel. Threads that wait for the worker would otherwise wait for ever.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

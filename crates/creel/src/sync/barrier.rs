@@ -4,8 +4,8 @@
 //! the other's store, so each of them needs a full barrier in between. Here, the frequent side uses
 //! [`light`], which only restrains the compiler. The rare side pays for both with [`heavy`]. It
 //! makes the kernel execute a full barrier on every running thread of the process (`membarrier`,
-//! Linux 4.14 and later). On other systems, and under the model checkers, both are ordinary full
-//! barriers.
+//! Linux 4.14 and later). If the kernel has no such call, on other systems, and under the model
+//! checkers, both are ordinary full barriers.
 //!
 //! We do not cover processes that were forked without `exec`, because their threads do not belong
 //! to the pool.
@@ -19,7 +19,7 @@ mod pair {
     use std::sync::Once;
     use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
 
-    /// Whether the kernel supports it. The first [`prepare`] writes it once.
+    /// Whether the kernel supports `membarrier`. The first call of [`prepare`] sets it.
     static BY_KERNEL: AtomicBool = AtomicBool::new(false);
 
     pub(crate) fn prepare() {

@@ -51,7 +51,8 @@ impl Drop for Outer {
     }
 }
 
-/// Runs `poll`, which is the poll of a task, with a budget of its own.
+/// Runs `poll`, which is one poll of a task or of the future of a `block_on`, with a budget of its
+/// own.
 #[inline(always)]
 pub(crate) fn fresh<R>(poll: impl FnOnce() -> R) -> R {
     let _outer = Outer::replace(if cfg!(creel_loom) {

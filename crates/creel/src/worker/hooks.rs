@@ -1,5 +1,5 @@
-//! What a program adds to a pool's threads: code at their start and end, and a function of its own
-//! that starts them.
+//! Things that a program adds to its pool: code at the start and end of each thread, the names of
+//! the threads, a function that starts them, and queues of jobs ([`Source`]).
 
 use super::slots::Work;
 use std::{fmt, io, sync::Arc};
@@ -8,7 +8,7 @@ type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 type Starter = Arc<dyn Fn(NewThread) -> io::Result<()> + Send + Sync>;
 type Name = Arc<dyn Fn(usize) -> Option<String> + Send + Sync>;
 
-/// The code that a program adds to its pool.
+/// The code and the settings that a program adds to its pool.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) start: Option<Hook>,
@@ -92,7 +92,8 @@ impl NewThread {
         self.stack_size
     }
 
-    /// Runs the worker on the calling thread. Returns when the pool has ended.
+    /// Runs the worker on the calling thread. Returns when the worker ends, because the pool has
+    /// ended or has been resized to fewer workers.
     pub fn run(self) {
         (self.run)();
     }
@@ -108,7 +109,8 @@ impl fmt::Debug for NewThread {
     }
 }
 
-/// A thread that may never start. In that case it leaves the pool when this value is dropped.
+/// A worker's thread that the program starts. It counts as a user of the pool already. If it never
+/// starts, dropping this value removes that user.
 pub(crate) struct Unstarted(pub(crate) Option<Arc<dyn Work>>);
 
 impl Unstarted {

@@ -40,7 +40,7 @@
 //!
 //! | state | meaning | in the idle list? |
 //! |---|---|---|
-//! | `Idle` | its thread sleeps, spins, takes part in a loop while no work can be stranded at it, or has not started | yes, unless leased |
+//! | `Idle` | its thread sleeps, spins, takes part in a loop while no work can be stranded at it, or has not started | yes, unless leased or removed |
 //! | `Notified` | it was unparked to search for work and has not arrived yet | no |
 //! | `Works` | its thread runs user code, or may be doing so | no |
 //!
@@ -111,8 +111,8 @@ pub(crate) struct Idle {
     /// The number of workers in the list, which mirrors the value under the lock. The module's head
     /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
-    /// The number of these workers without worker 0. It is a hint, in the place of which the
-    /// watchdog looks as well.
+    /// The number of these workers without worker 0. A stale value is harmless, because the
+    /// watchdog also finds work for which nobody was notified.
     listed_from_1: AtomicUsize,
     /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
     /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
@@ -130,9 +130,9 @@ pub(crate) struct Idle {
     watchdog: AtomicUsize,
     /// Whether there is a [`Search`]. It is `SeqCst` for this reason: a publisher that finds it set
     /// has published its work before, so the thread that clears it finds that work when it checks
-    /// for work afterwards. This holds for work that is published by a `SeqCst` operation. A fork, or
-    /// a job in the lane of a scope, is only followed by the light barrier. The thread that clears
-    /// this may miss it, and then the watchdog finds it after a millisecond.
+    /// for work afterwards. This holds for work that is published by a `SeqCst` operation. A fork,
+    /// or a job in the lane of a scope, is only followed by the light barrier. The thread that
+    /// clears this may miss it, and then the watchdog finds it after a millisecond.
     searching: AtomicBool,
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.
@@ -449,9 +449,9 @@ impl Idle {
         });
     }
 
-    /// Returns whether this worker is the watchdog, and makes it the watchdog if there is none. An
-    /// idle worker calls this before it sleeps. A worker that the pool has removed never becomes the
-    /// watchdog, because its thread is about to end.
+    /// Returns whether this worker is the watchdog, and makes it the watchdog if one is missing. An
+    /// idle worker calls this before it sleeps. A worker that the pool has removed never becomes
+    /// the watchdog, because its thread is about to end.
     pub(crate) fn try_become_watchdog(&self, slot: usize) -> bool {
         if !self.is_watchdog(slot) && !self.lacks_watchdog.load(Ordering::Relaxed) {
             return false;
@@ -563,7 +563,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// Begins a search and notifies a worker. Ends the search if there is none to notify.
+    /// Begins a search and notifies a worker. Ends the search if no worker can be notified.
     fn notify_one(idle: &Idle, first: usize) -> Option<usize> {
         match idle.notify_one(first, None, idle.begin_search().expect("nobody searches")) {
             Ok(notified) => Some(notified.slot),

@@ -8,7 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 ///
 /// | your program | use |
 /// |---|---|
-/// | runs loops many times a second (frames, tokens, ticks), or you do not know | `Adaptive`: workers are awake for the next loop, and asleep when there is none |
+/// | runs loops many times a second (frames, tokens, ticks), or you do not know | `Adaptive`: workers are awake when the next loop starts, and asleep if no loop comes |
 /// | has work now and then, runs batches, or shares the machine with other pools | `Park`: each wake costs a few microseconds, and workers never burn CPU time |
 /// | has a CPU for each worker, and no wake may ever be late | `Spin(d)`, with `d` longer than the longest pause |
 /// | serves thousands of timed streams, and a few milliseconds do not matter | `Throttle(q)`: one wake per quantum serves all of them |
@@ -30,8 +30,8 @@ pub enum Wait {
     /// The worker spins for exactly this time, and then sleeps.
     Spin(Duration),
     /// The worker spins for about as long as a sleep and a wake would cost. It spins for a shorter
-    /// time if spinning has not paid recently, and not at all if there are more workers than CPUs
-    /// for them.
+    /// time if spinning has not paid recently. If there are more workers than CPUs for them, those
+    /// beyond the number of CPUs do not spin at all.
     #[default]
     Adaptive,
     /// The worker reacts once per quantum. Due timers, ready sockets and woken tasks wait for the
@@ -46,7 +46,7 @@ pub enum Wait {
 /// |---|---|
 /// | visits the same data again and again, or you do not know | `Sticky`: the data stay in the caches, and a worker that is done helps others |
 /// | has few jobs of different lengths, such as files, songs or tiles of a picture | `Shared`: a free worker takes the next job |
-/// | has equal items, and each worker must get exactly the same ones each time | `Fixed`: nobody helps a worker that is free, so the slowest worker decides |
+/// | has equal items, and each worker must get exactly the same ones each time | `Fixed`: a worker takes nothing from the share of a free worker, so the slowest worker decides how long the loop takes |
 ///
 /// You can set it for a pool with [`PoolBuilder::balance`](crate::PoolBuilder::balance), and for
 /// single loops with [`Pool::with_balance`](crate::Pool::with_balance).

@@ -8,11 +8,12 @@
 //! | closing | users × 2 + 1, users > 0 | to leave, but not to enter; the remaining users run or cancel the accepted work |
 //! | ended | 1 | nothing; the thread that left last has ended the tasks |
 //!
-//! A *user* is one of three: the pool's owner, a thread that serves a worker (which is counted
-//! before it starts), or a call from outside that is about to accept work, for example a spawn.
-//! Entering and closing change the same word. Therefore each user either enters before the close,
-//! and the owner waits for it, or it is rejected. The word becomes 1 only once, because no user
-//! enters after the close. The thread that makes it 1 is the only one that uses the pool's memory.
+//! A *user* is one of three: the pool's owner, a thread that serves workers (which is counted
+//! before it starts), or a call from outside. A spawn is a user while it hands over its task, and a
+//! `block_on` until it returns. Entering and closing change the same word. Therefore each user
+//! either enters before the close, and the owner waits for it, or it is rejected. The word becomes
+//! 1 only once, because no user enters after the close. The thread that makes it 1 is the only one
+//! that uses the pool's memory.
 //!
 //! # A worker's thread
 //!
@@ -126,8 +127,8 @@ impl WorkerThread {
         self.alive.store(true, Ordering::SeqCst);
     }
 
-    /// Ensures that a thread is running, and calls `start` to start one if needed. `start`
-    /// returns no handle if the program has started the thread. Returns whether it was started here.
+    /// Ensures that a thread is running, and calls `start` to start one if needed. `start` returns
+    /// no handle if the program has started the thread. Returns whether it was started here.
     pub(crate) fn ensure(
         &self,
         start: impl FnOnce() -> io::Result<Option<JoinHandle<()>>>,

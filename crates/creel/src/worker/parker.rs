@@ -128,7 +128,8 @@ impl Parker {
         self.sleep_as(PARKED, || self.state.wait(PARKED, timeout))
     }
 
-    /// Does the same, but only [`notify`](Self::notify) counts as a waker.
+    /// Does the same, but [`notify_later`](Self::notify_later) does not end the sleep. It only
+    /// keeps the thread from falling asleep if it comes before that.
     pub(crate) fn sleep_quantum(&self, timeout: Option<Duration>) -> bool {
         self.sleep_as(SLEEPING_QUANTUM, || {
             self.state.wait(SLEEPING_QUANTUM, timeout)

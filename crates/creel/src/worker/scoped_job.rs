@@ -1,7 +1,8 @@
 //! Jobs that borrow, which other threads run while the owner of the borrowed values waits.
 //!
 //! Invariant: a job has stopped using everything that it borrows before it signals its latch. This
-//! is the only module that erases a lifetime.
+//! is the only module that erases the lifetime of an inbox job. docs/design/pool.md lists the other
+//! modules that erase lifetimes.
 
 use super::{inbox::Job, panics::discard, waiter::Latch};
 use std::{

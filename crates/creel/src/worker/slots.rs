@@ -169,9 +169,10 @@ impl WorkerSlots {
         before
     }
 
-    /// Wakes all workers that are or were in use, and notifies one if any work waits for a worker.
+    /// Wakes the workers below `before`, which is the number of workers before a resize, and
+    /// notifies an idle worker if any work waits for one.
     pub(crate) fn wake_all(&self, before: usize) {
-        // We wake all of them and not only those that leave, because the others may have to move to
+        // We wake not only the workers that were removed, because the others may have to move to
         // other cores.
         (0..before).for_each(|index| {
             self.at(index).notify();
@@ -317,22 +318,22 @@ impl WorkerSlots {
     }
 
     /// Returns the first worker that may be notified of work that a thread has published and also
-    /// runs itself. The thread is the worker `own`, or a thread from outside, which counts as worker
-    /// 0 unless the program said otherwise.
+    /// runs itself. The thread is the worker `own`, or a thread from outside, which counts as
+    /// worker 0 unless the program said otherwise.
     pub(crate) fn first_helper(&self, own: Option<usize>) -> usize {
         usize::from(own.is_none() && !self.hooks.extra_callers)
     }
 
-    /// Notifies an idle worker of work that the calling thread has just published and that it will
-    /// not look for itself. The thread is the worker `own`, or a thread from outside. A worker stays in the idle list while it takes part in a loop, so it could
-    /// otherwise notify itself.
+    /// Notifies an idle worker, but not the calling thread, of work that this thread has just
+    /// published. The thread is the worker `own`, or a thread from outside. We have to exclude the
+    /// worker `own` here, because a worker stays in the idle list while it takes part in a loop.
     pub(crate) fn notify_other(&self, own: Option<usize>) {
         // If no thread can be started, the caller does all the work.
         let _ = self.notify(self.first_helper(own), own, When::Now);
     }
 
     /// Does the same, but may also notify worker 0 if the thread is from outside. Use it if the
-    /// thread may block, so that it does no work in the place of worker 0.
+    /// thread may block, because it then does no work in the place of worker 0.
     pub(crate) fn notify_any_other(&self, own: Option<usize>) {
         // If no thread can be started, the caller does all the work once it no longer blocks.
         let _ = self.notify(0, own, When::Now);

@@ -1,7 +1,9 @@
 //! Counters per worker, which are cheap enough to be always on.
 //!
-//! Only its own worker writes a counter, so it needs no locked operation. Other threads read a
-//! value that was correct a moment ago.
+//! A counter is written without a locked operation, because normally only its own worker writes it.
+//! The exception is a thread that calls a loop without being one of the loop's workers. It counts
+//! as worker 0, so both may write at the same time, and a count may then be lost. Other threads
+//! read a value that was correct a moment ago.
 
 use crate::sync::{AtomicU64, Ordering};
 use creel_topology::CpuSet;
@@ -22,12 +24,14 @@ pub(crate) struct Counters {
     pub(crate) spun_ns: Counter,
 }
 
-/// A counter that one thread increments and any thread may read.
+/// A counter that any thread may read. Only one thread at a time should increment it, because
+/// otherwise counts are lost.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the count. Only the worker that owns the counter may call this.
+    /// Adds to the count. The worker that owns the counter calls this, or a caller of a loop that
+    /// counts as that worker.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         let now = self.0.load(Ordering::Relaxed);
@@ -100,16 +104,17 @@ pub struct TaskStats {
 pub struct WorkerStats {
     /// The CPUs that the worker may run on. Empty if the system does not report them.
     pub cpus: CpuSet,
-    /// Whether the pool has pinned the worker to `cpus`, or will do so when its thread starts. It is
-    /// false if the system refused, for example because it has no affinity masks. In this case the
-    /// worker may run on any CPU that the process may use.
+    /// Whether the pool has pinned the worker to `cpus`, or will do so when its thread starts. It
+    /// is false if the system refused, for example because it has no affinity masks. In this case
+    /// the worker may run on any CPU that the process may use.
     pub pinned: bool,
     /// Whether the worker has a thread.
     pub started: bool,
     /// The number of inbox jobs that the worker has run, which are closures of `run_on` and
     /// `broadcast`.
     pub inbox: u64,
-    /// The number of timers that the worker has fired.
+    /// The number of timers that the worker has fired. If the worker is busy, another thread fires
+    /// its due timers. These are not counted.
     pub timers: u64,
     /// The number of times that the worker found a socket ready.
     pub events: u64,
@@ -118,13 +123,15 @@ pub struct WorkerStats {
     /// The total time that the worker slept, as measured and not as requested.
     pub parked: Duration,
     /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
-    /// caller that is not a worker counts as worker 0. Loops inside other loops are not counted.
-    /// Neither are loops that only one worker may run, for example on a pool with one worker, or on
-    /// an adaptive pool with one CPU.
+    /// caller that is not one of the loop's workers counts as worker 0. Some loops are not counted:
+    /// loops inside other loops, loops that are called while the pool runs another loop or one of
+    /// its workers runs other code, and loops that only one worker may run (for example on a pool
+    /// with one worker, or on an adaptive pool with one CPU).
     pub loop_items: u64,
     /// The number of pieces of loops that the worker ran, that is, how often it fetched items.
     pub loop_pieces: u64,
-    /// The number of these pieces that the worker took from another worker's share.
+    /// The number of these pieces that the worker took from another worker's share. The pieces that
+    /// a loop's caller takes at the end, because nobody has claimed them, do not count.
     pub steals: u64,
     /// The number of times that the worker spun to wait for work.
     pub spins: u64,

@@ -71,8 +71,8 @@ impl StoredWaker {
         self.into_waker().wake();
     }
 
-    /// Returns the waker itself, and leaves nothing to check in a drop, because every message goes
-    /// through a wake-up.
+    /// Returns the waker itself. We avoid a drop that would have to check whether the waker was
+    /// taken out, because this is on the path of every message.
     #[inline]
     fn into_waker(self) -> Waker {
         let mut this = ManuallyDrop::new(self);

@@ -2,9 +2,11 @@
 //!
 //! A thread from outside sleeps on a word of its own. A worker of any pool sleeps on its worker's
 //! state word, and runs the jobs that other workers need from it while it waits. Two workers that
-//! wait for each other therefore both make progress, even across pools. We run nothing else on a
-//! waiting worker. It runs no tasks, because a task must not run inside the poll of another. It
-//! also runs no jobs from outside threads, because they would pile up on its stack.
+//! wait for each other therefore both make progress, even across pools. Apart from these jobs, a
+//! waiting thread runs only what the code that waits passes as `help`, for example jobs of the
+//! scope that it waits for. It runs no tasks, because a task must not run inside the poll of
+//! another. A worker also runs no jobs from outside threads, because they would pile up on its
+//! stack.
 
 use super::{current, slots::WorkerSlots};
 use crate::sync::{AtomicUsize, Ordering, WaitWord, local, thread_local};
@@ -157,8 +159,8 @@ impl Latch {
         })
     }
 
-    /// Adds one more job. If the latch may be open already, the waiter must have another reason to wait
-    /// until the job is done or counted, because it may see the open latch.
+    /// Adds one more job. If the latch may be open already, the caller must ensure in another way
+    /// that the waiter does not return before this call, because the waiter may see the open latch.
     pub(crate) fn add(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }

@@ -34,7 +34,7 @@ pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
 /// | bits | field | |
 /// |---|---|---|
 /// | 0 | `SLEEPERS` | set by a worker that is about to sleep; the next publication reads and clears it in one swap |
-/// | 1 | `WAKE` | a worker that takes part wakes its children in the tree |
+/// | 1 | `WAKE` | each worker that sees the call wakes its children in the tree |
 /// | 2–4 | grain | log2 of the smallest number of blocks claimed at once; [`Grain::QUEUE`] means one queue for all |
 /// | 5–14 | workers | the workers below this number take part |
 /// | 15–24 | caller | the worker whose share the calling thread takes |
@@ -77,8 +77,8 @@ impl Call {
         Self(self.0 | Self::WAKE)
     }
 
-    /// Returns the same call with the flag that keeps excluded workers out. Without it, the units of
-    /// the loop may wait for each other, so each worker has to take its share.
+    /// Returns the same call with the flag that keeps excluded workers out. Without it, the units
+    /// of the loop may wait for each other, so each worker has to take its share.
     pub(crate) fn optional(self) -> Self {
         Self(self.0 | Self::OPTIONAL)
     }

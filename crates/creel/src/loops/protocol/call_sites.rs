@@ -1,13 +1,13 @@
 //! The call sites of loops. For each place that calls a loop, we remember its cost and the bounds
 //! of its shares.
 //!
-//! This is a small fixed table. The key consists of the place in the source, the closure's code, the
-//! number of units, and a number that the caller may choose ([`Pool::with_site`]). The code is part
-//! of the key because a generic function has one place but many closures. The caller's number is
-//! part of it because a function that takes a function pointer has one closure for many loops. If a
-//! site is not in the table, its loop is divided evenly, and the site replaces
-//! the one that was used least recently. The table never changes a result. It only decides which
-//! worker visits which items.
+//! This is a small fixed table. The key consists of the place in the source, the closure's code,
+//! the number of units, the number of workers, and a number that the caller may choose
+//! ([`Pool::with_site`]). The code is part of the key because a generic function has one place but
+//! many closures. The caller's number is part of it because a function that takes a function
+//! pointer has one closure for many loops. If a site is not in the table, its loop is divided
+//! evenly, and the site replaces the one in its set that was used least recently. The table never
+//! changes a result. It only decides which worker visits which items.
 //!
 //! A loop may not be worth waking the sleeping workers on its own. All sites together decide
 //! whether to wake them ([`Alone`]), because a program often calls small loops one after the other
@@ -282,8 +282,9 @@ impl Site {
         Plan::Spread { grain, timed }
     }
 
-    /// Returns the grain. It is fine after a wake-up, because woken workers come late and the
-    /// others must be able to help.
+    /// Returns the grain. Short shares are claimed as a whole. The other shares are claimed in
+    /// smaller pieces in the first call, if they are uneven or were moved, and after a wake-up,
+    /// because woken workers come late and the others must be able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let known = self.calls > 1;

@@ -12,8 +12,8 @@
 //!    last of these.
 //! 2. From then on we time each fork at the *edge*, which is the last level above the cutoff. If
 //!    these forks are short, the edge moves up. If one is long, the edge moves down.
-//! 3. If more than [`CREDIT`] joins happen below one fork at the edge, the recursion is deeper there
-//!    than elsewhere, and the edge moves down at once.
+//! 3. If more than [`CREDIT`] joins happen below one fork at the edge, the recursion is deeper
+//!    there than elsewhere, and the edge moves down at once.
 //!
 //! Therefore a fork is not offered only if the forks at its place have just been measured, and each
 //! of them took less than a few microseconds. A thief would need as long as that to steal it.
@@ -21,7 +21,7 @@
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
 /// The time that the first closure of a fork at the edge should take, in units of [`stamp`]. It is
-/// about a microsecond.
+/// one to two microseconds.
 const LEAF: u64 = 2_000;
 /// The number of forks that are offered in any case.
 const LEARN: usize = 64;

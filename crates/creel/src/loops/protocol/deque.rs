@@ -64,9 +64,10 @@ struct Steal {
     lock: Mutex<Option<Waiter>>,
 }
 
-// SAFETY: the entries are pointers to forks, which their owner keeps alive while they are in the
-// deque or stolen, and to a shared counter. The box is replaced by the owner under the lock. Other threads read it under the
-// lock, and the owner reads it without, because nobody else replaces it.
+// SAFETY: validity: the entries point to forks, which their owner keeps alive while they are in the
+// deque or stolen, and `idle` points to a counter that outlives the deque. Aliasing: the owner
+// replaces the box of entries under the lock. Other threads read it under the lock, and the owner
+// reads it without, because no other thread replaces it.
 unsafe impl Sync for Deque {}
 // SAFETY: nothing in it belongs to a particular thread.
 unsafe impl Send for Deque {}
@@ -183,8 +184,8 @@ impl Deque {
         });
     }
 
-    /// Takes back the youngest fork, whose index is `index`. Returns false if a thief has stolen it.
-    /// Only the owner may call this, once for each fork that it has pushed.
+    /// Takes back the youngest fork, whose index is `index`. Returns false if a thief has stolen
+    /// it. Only the owner may call this, once for each fork that it has pushed.
     ///
     /// The owner passes the index, although it is one less than `bottom`, because reading `bottom`
     /// would have to wait for the store of the join before.
@@ -210,8 +211,9 @@ impl Deque {
     }
 
     /// Steals the oldest fork, unless its index is below `from`. Calls `claim` under the lock with
-    /// the fork and with its owner's waiter. Returns `None` if there is no such fork, or if another
-    /// thread has the lock.
+    /// the fork and with its owner's waiter. Returns `None` if no such fork exists, if another
+    /// thread has the lock, if the kernel refuses the barrier, or if `claim` returns `None`. In the
+    /// last three cases the fork stays in the deque.
     pub(super) fn steal<R>(
         &self,
         from: Option<usize>,

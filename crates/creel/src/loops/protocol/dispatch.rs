@@ -258,7 +258,8 @@ impl LoopMailbox {
         }
     }
 
-    /// Publishes `job` and wakes the sleeping workers. `cold` says that there may be some.
+    /// Publishes `job` and wakes the sleeping workers. If `cold`, some of the workers may sleep.
+    /// This then wakes two workers, and each worker of the loop wakes two more.
     pub(in crate::loops) fn publish(
         &self,
         slots: &WorkerSlots,
@@ -408,8 +409,9 @@ impl Protocol {
         self.shares.at(slot.index).is_unseen(self.mailbox.call())
     }
 
-    /// Takes part in the current loop, if the worker has not done so yet. Returns whether it did.
-    /// Workers call this as one of their sources of work.
+    /// Takes part in the current loop, if the worker has a share in it and has not looked at it
+    /// yet. A worker stays out if it is excluded, or if another thread has taken its place. Returns
+    /// whether it took part. Workers call this as one of their sources of work.
     pub(crate) fn take_part(&self, slot: &WorkerSlot) -> bool {
         let call = self.mailbox.call();
         let (who, share) = (slot.index, self.shares.at(slot.index));

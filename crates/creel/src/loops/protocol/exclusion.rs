@@ -1,6 +1,6 @@
-//! Exclusion of stragglers. A worker that lost its CPU in the middle of a loop is kept out of sticky
-//! loops for a while. It still takes part in loops with another balance, whose units may wait for
-//! each other.
+//! Exclusion of stragglers. A worker that lost its CPU in the middle of a loop is kept out of
+//! sticky loops for a while. It still takes part in loops with another balance, whose units may
+//! wait for each other.
 //!
 //! A worker that is preempted inside a share it has begun delays the loop by a whole time slice,
 //! which is thousands of times longer than a short loop takes. This is likely to happen again,
@@ -23,8 +23,8 @@ type Shares = Table<CachePadded<Share>>;
 
 /// If a caller slept for less than this, in ns, the worker is not a straggler.
 const SLEPT_NS: u64 = 400_000;
-/// The same applies if it slept for less than this many times the duration of the loop on one
-/// thread.
+/// The worker is not a straggler either if the caller slept for less than this many times the
+/// duration of the loop on one thread.
 const SLEPT_TIMES: u64 = 8;
 const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;

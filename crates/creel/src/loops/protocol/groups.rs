@@ -4,9 +4,10 @@
 //!
 //! A worker is *out* of a loop when it has finished its blocks and claims no more. It then checks
 //! whether all other workers of its group are out too. The cache lines that it reads belong to its
-//! neighbours. If all are out, it records that in the group's cache line. Two workers may find this at the same time, and then both record the same. It may also
-//! happen that no worker records it, because one worker of the group never began. In that case the
-//! caller checks the workers of that group one by one, as it does in a small loop.
+//! neighbours. If all are out, it records that in the group's cache line. Two workers may find this
+//! at the same time, and then both record the same. It may also happen that no worker records it,
+//! because one worker of the group never began. In that case the caller checks the workers of that
+//! group one by one, as it does in a small loop.
 //!
 //! Invariant: if the cache line of a group contains the epoch of a loop, the whole group is out of
 //! that loop. A thread that reads this sees what the members wrote. No worker waits for its group,
@@ -66,7 +67,8 @@ impl Part<'_> {
             .all(|slot| self.share(slot).is_done(epoch))
     }
 
-    /// Records that the group is out, if all its workers are. Each worker calls this when it is out.
+    /// Records that the group is out, if all its workers are. Each worker calls this when it is
+    /// out.
     pub(super) fn report(&self) {
         if self.is_flat() {
             return;

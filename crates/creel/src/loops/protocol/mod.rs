@@ -8,7 +8,7 @@
 //! | `dispatch` | publishing a loop and taking part in it |
 //! | `groups`, `join` | how the caller waits for the workers |
 //! | `forks`, `deque`, `cutoff` | the second closures of joins, which idle workers steal |
-//! | `wake_throttle` | how often the owner of such a queue notifies idle workers |
+//! | `wake_throttle` | how often a thread notifies idle workers of its forks and of its scope's jobs |
 //! | `shared_jobs` | jobs that any idle worker helps with |
 //! | `places` | the shares of workers that run other code |
 //! | `loop_lock`, `call_sites`, `exclusion` | what callers remember from one loop to the next |

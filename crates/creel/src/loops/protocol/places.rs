@@ -44,8 +44,8 @@ struct Places<'a> {
     shared_job: SharedJob,
     /// The caller's part of the loop.
     part: Part<'a>,
-    /// The next worker whose place a helper checks. Relaxed is enough, because each helper gets a
-    /// different one, and the lock of the list of shared jobs orders everything else that they
+    /// The next worker whose place a helper checks. Relaxed is enough, because each piece gets a
+    /// different worker, and the lock of the list of shared jobs orders everything else that they
     /// read.
     next: AtomicUsize,
 }

@@ -11,9 +11,10 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crossbeam_utils::CachePadded;
 use std::ops::Range;
 
-/// One worker's part of the protocol. It consists of a cache line for its own thread, and one that
-/// reports to the caller. If a caller finds in the second that the worker is done, it does not
-/// touch the first, which therefore stays in the worker's cache.
+/// One worker's part of the protocol. It consists of a cache line for its own thread, one that
+/// reports to the caller, and one that reports for a whole group, which is in use only if the
+/// worker is the first of its group. If a caller finds in the second line that the worker is done,
+/// it does not touch the first one, which therefore stays in the worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
@@ -38,8 +39,8 @@ struct Claims {
     /// under the lock under which other threads take the place (`places.rs`).
     taken: AtomicU64,
     /// Whether the worker's thread must stay out of sticky loops for a while, because it lost its
-    /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if the
-    /// worker sees the change late.
+    /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if
+    /// the worker sees the change late.
     is_excluded: AtomicBool,
     /// The time that the share's blocks took in a loop that is being timed, on all threads
     /// together. `done` orders it.
@@ -49,8 +50,8 @@ struct Claims {
 #[derive(Debug)]
 struct Up {
     /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
-    /// caller sleeps until the worker leaves the next loop. Leaving releases what the worker wrote
-    /// for the loop.
+    /// caller sleeps until the worker leaves the loop that it is in. Leaving releases what the
+    /// worker wrote for the loop.
     done: AtomicU64,
 }
 

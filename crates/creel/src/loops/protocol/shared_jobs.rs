@@ -1,12 +1,13 @@
-//! Shared jobs, which threads share with idle workers. Examples are the other side of a join, the
-//! jobs of a scope, and the blocks of a nested loop.
+//! Shared jobs, which threads share with idle workers. Examples are the jobs of a scope, the items
+//! of a loop over an iterator, and the places of busy workers in a loop. The second closures of
+//! joins are not shared jobs but forks (`forks.rs`).
 //!
 //! A shared job is on its owner's stack, or the owner keeps it elsewhere. It is in the pool's list
-//! while it is open. Workers that have nothing to do search the list, oldest first. A worker
-//! *enters* a shared job as a helper and runs pieces of it. The owner runs pieces too. At the end,
-//! the owner closes the job and waits for the helpers that are inside. Entering, leaving and
-//! closing happen under the lock of the list, so that no thread uses a shared job after its owner
-//! has closed it.
+//! while it is open. Workers that have nothing to do search the list from the front, where the jobs
+//! are usually older. A worker *enters* a shared job as a helper and runs pieces of it. The owner
+//! runs pieces too. At the end, the owner closes the job and waits for the helpers that are inside.
+//! Entering, leaving and closing happen under the lock of the list, so that no thread uses a shared
+//! job after its owner has closed it.
 //!
 //! A thread that waits for its shared job helps only with jobs that come from it, because these are
 //! part of what it waits for. If it holds a lock, unrelated work on its stack can therefore not
@@ -22,10 +23,11 @@ use std::{cell::Cell, ptr, ptr::NonNull};
 /// The shared jobs of a pool.
 pub(crate) struct SharedJobs {
     list: Mutex<Vec<Entry>>,
-    /// The number of pieces of all shared jobs that no thread has taken, or a few more. A job's own
-    /// count goes up before this one, and goes down before it. It is `SeqCst`, because it is stored
-    /// before its publisher checks for an idle worker, and a worker that becomes idle announces
-    /// that before it reads this.
+    /// The number of pieces of all shared jobs that no thread has taken. A job's own count is
+    /// changed before this one. Therefore this count is too high in the middle of a `claim`, and
+    /// too low in the middle of a `count`. It may even wrap below 0 for a moment, which counts as
+    /// pieces left. It is `SeqCst`, because it is stored before its publisher checks for an idle
+    /// worker, and a worker that becomes idle announces that before it reads this.
     left: AtomicUsize,
     /// The number of lanes of all shared jobs. A lane is a queue that its thread fills without
     /// counting the pieces. It is `SeqCst` for the same reason.
@@ -67,8 +69,8 @@ pub(crate) struct SharedJob {
     any_in_lanes: AnyInLanes,
 }
 
-/// A function that takes pieces of the shared job and runs them. It takes at least one, and returns
-/// false if there was none. It ends soon after the second argument returns true. It does not panic.
+/// A function that takes one or more pieces of the shared job and runs them. It returns false if it
+/// found no piece. It ends soon after the second argument returns true. It does not panic.
 pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>, &dyn Fn() -> bool) -> bool;
 
 /// A function that returns whether a lane of the shared job has pieces.
@@ -188,8 +190,8 @@ impl SharedJobs {
     /// become idle before, may sleep.
     pub(crate) fn any_left(&self) -> bool {
         let lanes = self.has_lanes();
-        // The owner of a lane adds a piece and then looks for an idle worker, with the light barrier
-        // in between. This worker does it in the opposite order.
+        // The owner of a lane adds a piece and then looks for an idle worker, with the light
+        // barrier in between. This worker does it in the opposite order.
         if lanes && !barrier::heavy() {
             return true;
         }
@@ -326,7 +328,7 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner's worker. A thread from outside counts as worker 0.
+    /// The owner's worker. `None` if the owner is a thread from outside.
     own: Option<usize>,
 }
 

@@ -9,18 +9,18 @@ use crate::{
     worker::slots::WorkerSlots,
 };
 
-/// A thread that has notified a worker waits for at least this time before it notifies the next
-/// one. The time doubles, up to the second value, while nobody steals from it.
+/// While there is a watchdog, a thread that has notified a worker notifies the next one only after
+/// at least this time. The time doubles, up to the second value, while no thread steals from it.
 const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
 const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 
 /// The notifications of one thread. Only this thread uses them, so relaxed is enough.
 pub(in crate::loops) struct WakeThrottle {
-    /// When the thread may notify a worker again.
+    /// The time from which the thread may notify a worker again.
     at_ns: AtomicU64,
-    /// How long it waited the last time.
+    /// The minimum time between the last notification and the next.
     every_ns: AtomicU64,
-    /// How often something had been stolen from it by then.
+    /// The number of steals from this thread at the time of the last notification.
     stolen: AtomicUsize,
 }
 

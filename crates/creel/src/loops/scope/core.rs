@@ -1,4 +1,4 @@
-//! What a scope's threads share: its jobs, and the threads that have some of them.
+//! The data that a scope's threads share: its jobs, and the threads that have some of them.
 //!
 //! A job is either in the *queue*, which has a lock, or in a *lane*. Each thread that works for the
 //! scope has a lane of its own ([`Local`]). A job that is spawned on such a thread goes into that
@@ -60,9 +60,9 @@ struct Queue {
 /// it, or for one that is not reserved for another worker.
 const LOOK: usize = 64;
 
-/// A thief that has run a whole batch within this time looks again only after a pause of this length.
-/// Otherwise it would take the cache lines of the lane away from the owner for too little. If it finds
-/// nothing after the pause, it looks once more, and then leaves.
+/// A thief that has run a whole batch within this time looks again only after a pause of this
+/// length. Otherwise it would take the cache lines of the lane away from the owner for too little.
+/// If it finds nothing after the pause, it looks once more, and then leaves.
 const TINY_NS: u64 = 1_000;
 
 /// The data that the scope and its helpers share.
@@ -74,7 +74,7 @@ pub(super) struct Core<'a> {
     /// The lanes that may have jobs. Their owners remove them before they end.
     lanes: Mutex<Vec<Listed>>,
     /// Whether the scope's caller waits and has found no job. The caller stores it before it checks
-    /// the lanes once more, and others read it after they have published a job. The owner of a lane
+    /// the lanes once more, and the owner of a lane reads it after it has added a job. The owner
     /// has the light barrier in between, and the caller the heavy one. If there are no lanes, the
     /// lock of their list orders these accesses.
     rests: AtomicBool,
@@ -110,7 +110,7 @@ pub(super) struct Local<'a> {
     lane: Lane<ScopeJob>,
     /// Whether the lane is in the list of the scope.
     is_listed: Cell<bool>,
-    /// The worker whose thread this is. A thread from outside counts as worker 0.
+    /// The worker whose thread this is. `None` for a thread from outside.
     own: Option<usize>,
     /// The number of idle workers that this thread may notify.
     idle: &'a AtomicUsize,
@@ -118,8 +118,8 @@ pub(super) struct Local<'a> {
 }
 
 impl<'a> Local<'a> {
-    /// Calls `f` with a lane of the calling thread. In the meantime, jobs that this thread spawns go
-    /// into this lane.
+    /// Calls `f` with a lane of the calling thread. In the meantime, jobs that this thread spawns
+    /// go into this lane.
     pub(super) fn with<R>(core: &Core<'_>, f: impl FnOnce(&Local<'_>) -> R) -> R {
         let own = current::index_in(&core.loops.slots);
         // It does not move, because other threads know the address of the lane.
@@ -369,8 +369,9 @@ impl<'a> Core<'a> {
         others.find_map(Lane::steal)
     }
 
-    /// Takes the oldest job that is meant for this thread. If there is none, it takes the oldest
-    /// job that is not reserved for another worker. A job is reserved until its worker is late.
+    /// Takes the oldest job that is meant for this thread, or otherwise the oldest job that is not
+    /// reserved for another worker. A job is reserved until its worker is late. It only searches
+    /// the first [`LOOK`] jobs of the queue.
     fn take(&self) -> Option<ScopeJob> {
         let mut queue = lock(&self.queue);
         let at = self.pick(&queue)?;

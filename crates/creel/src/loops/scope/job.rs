@@ -56,7 +56,8 @@ const fn is_small<F>() -> bool {
 }
 
 unsafe fn run_here<F: FnOnce()>(words: Words, panic: &FirstPanic) {
-    // SAFETY: validity: `new` wrote an `F` there, which is read once. Aliasing: the words are local.
+    // SAFETY: validity: `new` wrote an `F` there, which is read once. Aliasing: the words are
+    // local.
     let f = unsafe { words.as_ptr().cast::<F>().read() };
     panic.catch(f);
 }

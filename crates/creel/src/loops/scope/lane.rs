@@ -235,7 +235,8 @@ impl<T> Lane<T> {
         top.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
-    /// Takes the older half of the jobs, but at most [`BATCH`]. Returns `None` if there is none.
+    /// Takes the older half of the jobs, but at most [`BATCH`]. Returns `None` if the lane is
+    /// empty.
     pub(super) fn steal(&self) -> Option<Batch<T>> {
         if self.is_empty() {
             return None;

@@ -1,5 +1,5 @@
 //! A heuristic for sockets that the poller reports by level: whether to read again after a datagram
-//! was received.
+//! was received. What we say about datagrams also applies to the connections of a listener.
 //!
 //! A system call that receives one datagram does not report whether there are more. If the poller
 //! reports edges, the next read must find out, and it fails if there is none. If the poller reports
@@ -31,7 +31,7 @@ pub(super) struct Retry {
     row: AtomicU32,
     /// The number of datagrams received since the first report of the row.
     taken: AtomicU32,
-    /// Whether there was more than one datagram the last time.
+    /// Whether there was more than one datagram the last time, so that we read again at once.
     bursts: AtomicBool,
     /// The number of reports since a task last used one.
     unanswered: AtomicU32,

@@ -15,8 +15,9 @@ use std::task::{Context, Poll};
 /// enough.
 #[cfg(target_os = "linux")]
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// No flag is needed here, because the standard library creates its sockets so that they send no
-/// signal.
+/// We pass no flag here. Sockets on the systems of Apple are created so that they send no signal,
+/// and Windows has no signals. On other systems, we rely on the standard library, which makes a
+/// Rust program ignore the signal.
 #[cfg(not(target_os = "linux"))]
 const SEND_FLAGS: i32 = 0;
 

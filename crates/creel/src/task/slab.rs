@@ -340,8 +340,8 @@ impl Heap {
     /// # Safety
     ///
     /// The block must come from `alloc` or `alloc_for_channel`. It must not be used again, except
-    /// that stale hints may read the state word of a cell. If `mine` is the block's heap, the caller
-    /// must be the owner of that heap.
+    /// that stale hints may read the state word of a cell. If `mine` is the block's heap, the
+    /// caller must be the owner of that heap.
     #[inline]
     pub(super) unsafe fn free(block: NonNull<Block>, mine: Option<NonNull<Heap>>) {
         // SAFETY: the block has not been freed yet.

@@ -70,7 +70,7 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The task's waker, since the task last read the state.
+    /// The task's waker, from the time when the task reads the state until the next change.
     task: Option<StoredWaker>,
 }
 
@@ -150,6 +150,9 @@ impl Control {
 
     /// Creates the future of the task. It does `work` step by step while the state is started, and
     /// follows the other states, until the task stops or fails.
+    ///
+    /// A task that is polled while its state is [`State::Unprepared`] ends at once. Therefore apply
+    /// [`Trigger::Prepare`] before you spawn the future.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
         Running {
             control: Arc::clone(self),
@@ -179,7 +182,8 @@ pub trait Work: Unpin {
     /// Returns a [`Flow`] if the work ends or must flush instead of continuing.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
-    /// Drops the unfinished work. The default does nothing.
+    /// Drops the unfinished work. The task calls this when it finds that a flush has started. It
+    /// does not notice a flush that has stopped again by then. The default does nothing.
     fn flush(&mut self) {}
 }
 

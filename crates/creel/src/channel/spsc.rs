@@ -414,8 +414,8 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Takes the oldest message. If there is none, returns the value of the state word that says
-    /// so.
+    /// Takes the oldest message, or returns the value of the state word that shows that the channel
+    /// is empty.
     #[inline(always)]
     fn take(&mut self) -> Result<T, u64> {
         let inner = self.inner();

@@ -164,9 +164,9 @@ pub struct Datagram<'a> {
     pub dropped: u32,
 }
 
-/// What the operating system reports about a datagram that
-/// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into) has received into memory of the
-/// caller.
+/// The information that the operating system reports about a datagram.
+/// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into), which receives datagrams into
+/// memory of the caller, returns it for each of them.
 #[derive(Debug, Clone, Copy)]
 pub struct DatagramInfo(pub(super) Slot);
 

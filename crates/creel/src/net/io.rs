@@ -308,8 +308,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok(())
     }
 
-    /// Returns the place of the socket in a driver that has not ended. If there is none, registers
-    /// the socket with the driver of this thread.
+    /// Returns the place of the socket in its driver, unless that driver has ended. Otherwise
+    /// registers the socket with the driver of this thread, and returns the new place.
     ///
     /// # Errors
     ///

@@ -36,7 +36,7 @@ struct Control([u8; 32]);
 #[repr(C, align(8))]
 struct ReceiveControl([u8; 96]);
 
-/// What the control messages of a received message state.
+/// The information in the control messages of a received message.
 #[derive(Default)]
 struct Info {
     /// The length of the datagrams that the kernel merged, or 0 if it did not merge any.
@@ -367,7 +367,7 @@ fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
     header.msg_controllen = space as _;
 }
 
-/// Returns what the control messages of a received message state.
+/// Returns the information in the control messages of a received message.
 ///
 /// The control buffer of the header must be a [`ReceiveControl`] of the caller, of which the kernel
 /// has written as many bytes as the control length says.

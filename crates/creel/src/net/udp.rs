@@ -301,9 +301,9 @@ impl UdpSocket {
         self.io.run(Direction::Read, receive).await
     }
 
-    /// Receives datagrams like [`recv_batch`](Self::recv_batch), for futures written by hand. If
-    /// there are none, it arranges that the task of `cx` is woken when one arrives. If several such
-    /// futures wait, only the last one that polled is woken.
+    /// Receives datagrams like [`recv_batch`](Self::recv_batch), for futures written by hand. If no
+    /// datagram has arrived, it arranges that the task of `cx` is woken when one does. If several
+    /// such futures wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///

@@ -259,7 +259,8 @@ impl LocalScheduler {
     ///
     /// No thread may hold the local scheduler, now or later.
     pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
-        // SAFETY: the caller has the rights of the holder, because there is none.
+        // SAFETY: the caller has the rights of the holder, because no thread holds the local
+        // scheduler.
         if let Some(task) = unsafe { self.lifo.take() } {
             return Some((task, task.state().claimed()));
         }

@@ -281,8 +281,8 @@ impl LocalScheduler {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
-    /// Returns whether recent polls were short, and few tasks are queued here: at most one in the
-    /// LIFO slot and one hint.
+    /// Returns whether recent polls were short, and one or two tasks are queued here, which are one
+    /// in the LIFO slot, one hint, or both.
     pub(super) fn has_short_chain(&self) -> bool {
         let short = (1..POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
         short && self.has_hints() && self.hints.len() <= 1

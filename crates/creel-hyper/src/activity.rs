@@ -5,9 +5,10 @@
 //! are open without a request. We therefore take the stream of an idle connection back from hyper
 //! and drop hyper's state. When the next bytes arrive, we pass the stream to hyper again.
 //!
-//! A connection is idle if hyper has written all of its output, and since then nothing was read and
-//! no answer is in progress. hyper's buffers are then empty, and the next bytes are the head of a
-//! request.
+//! A connection is idle if hyper has written all of its output, no answer is in progress, and
+//! nothing was read after the last request. hyper's output buffer is then empty. The bytes that are
+//! in its input buffer or still to come begin with the head of the next request. When we take the
+//! stream back, we keep the bytes of that buffer.
 //!
 //! After some requests we cannot know that. A request with a body may have a part of the body still
 //! to come, and a request for an upgrade may change the protocol. Such a connection is *opaque* and
@@ -161,11 +162,12 @@ pub(crate) struct Seen {
 /// The activity of a connection during a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Requests were read or answered.
+    /// A request was read, an answer is in progress, or a part of one was written. On an opaque
+    /// connection, a read counts as well.
     Busy,
     /// The client read nothing of its answer.
     Stuck,
-    /// No complete request head arrived.
+    /// No complete request head arrived. On an opaque connection, nothing arrived.
     Waiting,
     /// Nothing happened, and the connection is idle.
     Idle,

@@ -73,7 +73,8 @@ struct Watch<'a> {
     stuck: Duration,
 }
 
-/// Serves one connection until it ends. Its requests get the address of the client, if there is one.
+/// Serves one connection until it ends. Its requests get the address of the client, if `peer` has
+/// one.
 pub(crate) async fn serve<T, S, B, A>(
     io: T,
     shared: Arc<Shared<S>>,
@@ -102,7 +103,8 @@ where
         let begin = creel::time::timeout(shared.head, begin);
         match stopping.run_until(begin).await {
             Some(Ok(Ok(()))) => {}
-            // The client disconnected between two requests, with or without an error.
+            // Reading failed before a request, for example because the client has reset the
+            // connection. If the client has only ended the stream, hyper ends the connection below.
             Some(Ok(Err(_))) => return End::Done,
             Some(Err(_)) => return End::Silent,
             None => return End::Done,

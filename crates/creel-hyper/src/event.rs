@@ -22,7 +22,8 @@ pub enum End {
     /// The connection ended normally: one side closed it after complete answers or before any
     /// request, or it was upgraded to another protocol such as WebSocket.
     Done,
-    /// The client sent no request head within the [time limit](crate::Serve::head_timeout).
+    /// The client sent no request head within the [time limit](crate::Serve::head_timeout), or did
+    /// not finish the handshake within it.
     Silent,
     /// The client read nothing of its answer within the [time limit](crate::Serve::write_timeout).
     NotRead,

@@ -1,7 +1,7 @@
 //! The stream of a server's connection, with the bytes that were read before hyper got it.
 //!
-//! A client that uses HTTP/2 without TLS begins with a preface that is not an HTTP/1 request. We
-//! therefore read the first bytes ourselves and pass them to hyper again.
+//! A client that uses HTTP/2 begins with a preface that is not an HTTP/1 request. We therefore read
+//! the first bytes ourselves, and pass them to hyper when hyper reads.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;

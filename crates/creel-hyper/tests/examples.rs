@@ -1,5 +1,5 @@
-//! Runs the examples as users do. Each is a process of its own that prints its address. Those that
-//! handle Ctrl-C are ended by it.
+//! Runs the examples as users do. Each is a process of its own that prints its address. We end
+//! those that handle Ctrl-C by sending it.
 
 use std::fs;
 use std::future::Future;
@@ -374,7 +374,7 @@ fn grpc_and_http_1_are_served_on_the_same_port() {
         }
     });
     assert!(server.get("/").starts_with("HTTP/1.0 "));
-    // Requests that begin like the preface, or are a part of it, are not HTTP/2.
+    // Requests of which only the first bytes are those of the preface are not HTTP/2.
     for begun in [
         "PRI * HTTP/1.1\r\nconnection: close\r\n\r\n",
         "PROPFIND / HTTP/1.0\r\n\r\n",

@@ -2,10 +2,9 @@
 //! sender wait. Use it for a live source, whose newest message is worth more than its oldest one.
 //! For example, a video player prefers the newest frame.
 //!
-//! A mutex protects the channel. This keeps a channel small, because the first message has a place
-//! of its own, and it lets the channel count the messages that it dropped. While we hold the lock,
-//! we never drop a message, and we never clone, wake or drop a waker, because all of these may call
-//! back into the channel.
+//! A mutex protects the channel. It lets the channel drop its oldest message on the sender's side
+//! and count the messages that it dropped. While we hold the lock, we never drop a message, and we
+//! never clone, wake or drop a waker, because all of these may call back into the channel.
 //!
 //! We leave out several senders or receivers. Use [`creel::channel::bounded`], which does not drop
 //! messages.
@@ -99,7 +98,7 @@ pub struct Sender<T>(Arc<Mutex<Inner<T>>>);
 pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 
 /// Creates a channel that holds up to `capacity` messages. `leak` says what the channel does with a
-/// message when it is full. All memory is allocated here.
+/// message when it is full. All memory that sending and receiving need is allocated here.
 ///
 /// # Panics
 ///

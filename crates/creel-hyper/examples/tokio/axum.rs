@@ -1,4 +1,4 @@
-//! Serves the same axum application on tokio.
+//! Serves the axum application of `examples/axum.rs` on tokio.
 
 use std::env;
 

@@ -1,4 +1,4 @@
-//! Serves the same HTTP service on tokio with hyper-util.
+//! Serves the HTTP service of `examples/server.rs` on tokio, with hyper-util.
 
 use std::convert::Infallible;
 use std::env;

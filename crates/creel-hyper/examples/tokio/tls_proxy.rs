@@ -1,4 +1,4 @@
-//! The same proxy on tokio.
+//! The TLS proxy of `examples/tls_proxy.rs` on tokio.
 
 use std::env;
 use std::sync::Arc;

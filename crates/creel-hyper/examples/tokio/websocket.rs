@@ -1,4 +1,4 @@
-//! The same WebSocket echo on tokio.
+//! Echoes messages over WebSockets like `examples/websocket.rs`, on tokio.
 
 use std::env;
 

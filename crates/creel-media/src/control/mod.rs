@@ -72,7 +72,7 @@ struct Inner {
     state: State,
     /// How often a flush has begun.
     flushes: u64,
-    /// The task's waker, since the task last read the state.
+    /// The task's waker, from the time when the task reads the state until the next change.
     task: Option<StoredWaker>,
 }
 
@@ -154,6 +154,9 @@ impl Control {
 
     /// Creates the future of the task. It does `work` step by step while the state is started, and
     /// follows the other states, until the task stops or fails.
+    ///
+    /// A task that is polled while its state is [`State::Unprepared`] ends at once. Therefore apply
+    /// [`Trigger::Prepare`] before you spawn the future.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
         let inner = lock(&self.inner);
         // The work has not seen a flush that is under way.

@@ -54,7 +54,7 @@ pub enum Trigger {
     Start,
     /// Pause the task.
     Pause,
-    /// Drop the unfinished work, and everything that arrives until the flush stops.
+    /// Drop the unfinished work, and do no more work until the flush stops.
     FlushStart,
     /// End the flush.
     FlushStop,

@@ -1,6 +1,6 @@
-//! The memory of the channels with one sender and one receiver. A worker that creates such a
-//! channel allocates it in its own heap of blocks, which it also uses for tasks. Any other thread
-//! uses the allocator of the program.
+//! The memory of the channels with one sender and one receiver. A thread that runs a pool's tasks
+//! allocates such a channel in the heap of its local scheduler, which also contains tasks, unless
+//! the channel is larger than 256 bytes. Any other channel comes from the allocator of the program.
 //!
 //! The state word of the channel records which of the two was used.
 
@@ -8,7 +8,7 @@ use crate::task;
 use std::ptr::NonNull;
 
 /// A bit in the state word of a channel that never changes. If it is set, the channel is in the
-/// heap of a worker.
+/// heap of a local scheduler.
 pub(super) const IN_HEAP: u64 = 1 << 7;
 
 /// Creates a channel. `channel` receives the initial value of the state word.

@@ -7,10 +7,11 @@
 //! | [`bounded`] | many | many | as many messages as you choose |
 //!
 //! The channels work with any executor, because they only use [`std::task::Waker`]. Sending a
-//! message does not allocate. Each channel has `async` methods for tasks, `try_` methods that never
-//! wait, and `_blocking` methods for plain threads. For example, a task can call `send` while a
-//! plain thread calls `recv_blocking`. Receiving is cancel safe. If you drop the future before it
-//! is ready, it has not taken a message.
+//! message does not allocate memory. However, a [`bounded`] channel extends its list of waiting
+//! tasks if more tasks wait than ever before. The channels have `async` methods for tasks, `try_`
+//! methods that never wait, and `_blocking` methods for plain threads. For example, a task can call
+//! `send` while a plain thread calls `recv_blocking`. Sending to a [`oneshot`] channel never waits.
+//! Receiving is cancel safe. If you drop the future before it is ready, it has not taken a message.
 //!
 //! A channel that drops messages when it is full is in the crate `creel-media`. We leave out
 //! unbounded channels on purpose, because a queue without a bound hides a receiver

@@ -1,8 +1,8 @@
 //! A channel for one message. For example, a task can use it to return its result.
 //!
 //! Sending never waits. A channel makes one allocation of 24 bytes plus the size of the message. A
-//! send that finds a waiting receiver is a single atomic exchange. `waker_cell.rs` describes the
-//! protocol of the waker, and the constants below describe the bits of the state word.
+//! send is a single atomic exchange, even if it finds a waiting receiver. `waker_cell.rs` describes
+//! the protocol of the waker, and the constants below describe the bits of the state word.
 //!
 //! We leave out waiting until the receiver is dropped. You can check for it with
 //! `Sender::is_closed`.
@@ -270,7 +270,7 @@ impl<T> Receiver<T> {
     }
 
     /// Blocks the calling thread until the message arrives. Use it on threads that do not run
-    /// tasks, because it would block the worker.
+    /// tasks, because on a worker it would hold up the other tasks.
     ///
     /// # Errors
     ///

@@ -171,7 +171,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// Frees the channel. The place is empty.
+/// Frees the channel. The handoff and the place are empty.
 ///
 /// # Safety
 ///
@@ -376,8 +376,8 @@ impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         let seen = self.inner().leave(TX_GONE, 0);
         if seen.is_some_and(|seen| seen & RX_GONE != 0) {
-            // SAFETY: this is the second half, and the receiver emptied the place before it set its
-            // bit.
+            // SAFETY: this is the second half, and the receiver emptied the handoff and the place
+            // before it set its bit.
             unsafe { free(self.inner) };
         }
     }
@@ -414,8 +414,8 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Takes the oldest message. If there is none, returns the value of the state word that says
-    /// so.
+    /// Takes the oldest message, or returns the value of the state word that shows that the channel
+    /// is empty.
     #[inline(always)]
     fn take(&mut self) -> Result<T, u64> {
         let inner = self.inner();
@@ -573,8 +573,8 @@ impl<T> Drop for Receiver<T> {
             }
         };
         if seen & TX_GONE != 0 {
-            // SAFETY: the sender is gone (`TX_GONE`), so this half ends second. `leave` found no message
-            // in the channel, and `inner` is not used again.
+            // SAFETY: the sender is gone (`TX_GONE`), so this half ends second. `leave` found no
+            // message in the channel, and `inner` is not used again.
             unsafe { free(self.inner) };
         }
         drop(left);

@@ -5,8 +5,9 @@
 //! equal to "the list is not empty".
 //!
 //! We call and drop wakers outside the lock, because they run foreign code. If a waker panics, the
-//! panic reaches a caller that wakes only this waiter. If a caller wakes all waiters, the others
-//! must still be woken.
+//! panic reaches a caller that sends a message or closes the channel. It does not reach a caller
+//! that receives a message, because that message would be lost. If a caller wakes all waiters, the
+//! others must still be woken.
 //!
 //! The list is linked through slots, and waiters know the index of their slot. Therefore a waiter
 //! leaves in constant time, even if the list is very long. For example, a receiver with a timeout
@@ -167,7 +168,7 @@ impl Waiters {
         })
     }
 
-    /// Wakes all waiters in order, as a part of `woken`.
+    /// Calls `lower`, takes all waiters out, and wakes them in order, as a part of `woken`.
     pub(super) fn wake_all(&self, woken: &mut RunAll, lower: impl FnOnce()) {
         let mut all = self.with(|list| {
             lower();
@@ -181,8 +182,8 @@ impl Waiters {
         woken.wake(std::iter::from_fn(|| all.pop_front()));
     }
 
-    /// Takes a waiter out. Returns false if it had already been woken. The caller must then use
-    /// that wake-up or pass it on.
+    /// Takes a waiter out, and calls `lower` if the list is then empty. Returns false if the waiter
+    /// had already been woken. The caller must then use that wake-up or pass it on.
     pub(super) fn remove(&self, ticket: Ticket, lower: impl FnOnce()) -> bool {
         let removed = self.with(|list| {
             let waits = list.known(ticket).is_some();

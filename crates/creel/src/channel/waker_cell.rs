@@ -1,17 +1,18 @@
 //! A cell for a waker. The state word of the channel decides which side owns the waker.
 //!
-//! The state word of a channel has one *waiting* bit per side and a counter (the *epoch*), which
-//! every change of the word advances. A side that waits stores its waker in the cell and then sets
-//! its bit. The other side copies the two words of the waker. A compare-exchange that clears the
-//! bit then makes the copy its own.
+//! The state word of a channel has one *waiting* bit per side that can wait, and a counter (the
+//! *epoch*). Every change of the word advances the epoch, except the last change by the sender of a
+//! `oneshot` channel, because no side waits after that. A side that waits stores its waker in the
+//! cell and then sets its bit. The other side copies the two words of the waker. A compare-exchange
+//! that clears the bit then makes the copy its own.
 //!
 //! If the waiting side has registered again in between, the epoch differs and the exchange fails.
 //! Therefore an inconsistent copy is never used. One atomic operation both publishes a message and
 //! takes the waker, and no side spins while the other one works.
 //!
-//! If a future stops waiting, its waker stays in the cell until the same side waits again or the
-//! channel ends. This is at most one waker per side, so stopping costs nothing. However, the waker
-//! may wake a task once without need.
+//! If a future stops waiting, its waker stays in the cell until the same side waits again, the
+//! other side wakes it, or the channel ends. This is at most one waker per side, so stopping costs
+//! nothing. However, the waker may wake a task once without need.
 //!
 //! Invariant: only the waiting side writes the words, and only while its bit is clear.
 //!

@@ -3,9 +3,14 @@
 //! They use real workers, loops, tasks, timers and channels. A seeded scheduler orders every step
 //! on shared memory.
 //!
-//! `cargo test --manifest-path crates/models/Cargo.toml --features shuttle --lib models` runs each model on [`SEEDS`] seeds.
-//! You can set `CREEL_MODEL_SEEDS` for more or fewer. One seed is [`RUNS`] runs. The even runs use
-//! a scheduler that chooses at random, and the odd runs use PCT (Burckhardt et al., "A randomized
+//! This command runs each model on [`SEEDS`] seeds:
+//!
+//! ```text
+//! cargo test --manifest-path crates/models/Cargo.toml --features shuttle --lib models
+//! ```
+//!
+//! You can set `CREEL_MODEL_SEEDS` for more or fewer. One seed is [`RUNS`] runs. Even seeds use a
+//! scheduler that chooses at random, and odd seeds use PCT (Burckhardt et al., "A randomized
 //! scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010). In every second pair of
 //! seeds, timeouts never expire. A lost wake-up is then a deadlock, which shuttle reports, because
 //! no timeout repairs it a millisecond later.

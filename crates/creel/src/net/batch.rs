@@ -6,8 +6,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// The maximum number of datagrams per system call. With more, the cost per datagram does not
-/// decrease any further, while the stack frame of the call grows.
+/// The maximum number of messages per system call. With more, the cost per message does not
+/// decrease any further, while the stack frame of the call grows. When we send, one message can
+/// contain several datagrams that the kernel separates.
 pub(super) const CALL_MAX: usize = 64;
 
 /// A batch of datagrams to send. You can reuse it, because sending empties it and keeps its memory.
@@ -163,9 +164,9 @@ pub struct Datagram<'a> {
     pub dropped: u32,
 }
 
-/// What the operating system reports about a datagram that
-/// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into) has received into memory of the
-/// caller.
+/// The information that the operating system reports about a datagram.
+/// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into), which receives datagrams into
+/// memory of the caller, returns it for each of them.
 #[derive(Debug, Clone, Copy)]
 pub struct DatagramInfo(pub(super) Slot);
 
@@ -236,8 +237,9 @@ impl Received {
         }
     }
 
-    /// Makes the system leave out the addresses of the senders, which makes a call faster.
-    /// [`Datagram::from`] is then the unspecified address with port 0.
+    /// Makes the system leave out the addresses of the senders, which makes a call faster on Linux.
+    /// [`Datagram::from`] is then the unspecified address with port 0. On other systems, this
+    /// method has no effect.
     pub fn without_addresses(mut self) -> Self {
         self.addresses = false;
         self

@@ -298,7 +298,7 @@ impl Driver {
         due.run(wake_all);
     }
 
-    /// Returns the poller and creates it if there is none. Returns `None` once the driver has
+    /// Returns the poller, and creates it at the first call. Returns `None` once the driver has
     /// ended.
     ///
     /// # Errors

@@ -18,19 +18,19 @@ thread_local! {
     /// The driver with which sockets that have to wait on this thread register. It is the driver of
     /// the innermost [`Entered`], or null.
     static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
-    /// The number of operations that this thread has tried, modulo [`IN_A_ROW`], on sockets that
-    /// are reported by level.
+    /// The number of operations of this thread, modulo [`IN_A_ROW`], after which the next one could
+    /// have tried at once, on sockets that are reported by level.
     static TRIED: Cell<u32> = const { Cell::new(0) };
 }
 
 /// The part of a task's poll budget that one system call uses.
 const SYSTEM_CALL: i64 = 2;
 
-/// One in this number of operations on sockets that are reported by level gives way, so that a peer
-/// that sends as fast as the task reads delays neither other tasks nor timers. The operation then
-/// leaves it to the next poll of the driver to find out whether there is more. In a throttled pool,
-/// that poll happens in the same quantum. In contrast, a task that has used up its budget wakes
-/// itself and runs in the next quantum.
+/// One in this number of operations on sockets that are reported by level gives way, even if the
+/// socket receives a burst, so that a peer that sends as fast as the task reads delays neither
+/// other tasks nor timers. The operation then leaves it to the next poll of the driver to find out
+/// whether there is more. In a throttled pool, that poll happens in the same quantum. In contrast,
+/// a task that has used up its budget wakes itself and runs in the next quantum.
 const IN_A_ROW: u32 = 64;
 
 /// Returns whether this operation gives way.
@@ -308,8 +308,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok(())
     }
 
-    /// Returns the place of the socket in a driver that has not ended. If there is none, registers
-    /// the socket with the driver of this thread.
+    /// Returns the place of the socket in its driver, unless that driver has ended. Otherwise
+    /// registers the socket with the driver of this thread, and returns the new place.
     ///
     /// # Errors
     ///

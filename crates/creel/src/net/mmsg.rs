@@ -36,7 +36,7 @@ struct Control([u8; 32]);
 #[repr(C, align(8))]
 struct ReceiveControl([u8; 96]);
 
-/// What the control messages of a received message state.
+/// The information in the control messages of a received message.
 #[derive(Default)]
 struct Info {
     /// The length of the datagrams that the kernel merged, or 0 if it did not merge any.
@@ -290,13 +290,13 @@ fn receive_into<'a>(
     }
     let slots_len = slots.len();
     assert_eq!(filled, slots_len, "each slot has its piece");
-    // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those that
-    // were written (each index was checked against the arrays). They point to elements of `parts`,
-    // `names` and `controls` with the same index, and each part points to an element of `memory`
-    // and has its length. All of these are alive and have not moved, because `memory` is borrowed
-    // for longer than this call. Any bytes that are written there form a valid value. Aliasing: the
-    // elements of `memory` are disjoint and borrowed mutably, like the arrays. No reference to any
-    // of them is used between this point and the return of the call.
+    // SAFETY: validity: the first `filled` headers are initialized, because `filled` counts those
+    // that were written (each index was checked against the arrays). They point to elements of
+    // `parts`, `names` and `controls` with the same index, and each part points to an element of
+    // `memory` and has its length. All of these are alive and have not moved, because `memory` is
+    // borrowed for longer than this call. Any bytes that are written there form a valid value.
+    // Aliasing: the elements of `memory` are disjoint and borrowed mutably, like the arrays. No
+    // reference to any of them is used between this point and the return of the call.
     let count = unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -322,7 +322,7 @@ fn receive_into<'a>(
 }
 
 /// Returns the slot of a message that the kernel has received. The pointers of the header must be
-/// those of [`receive`].
+/// those that [`receive_one`] or [`receive_into`] has set.
 fn slot(header: &libc::mmsghdr, room: usize) -> Slot {
     let info = info(&header.msg_hdr);
     Slot {
@@ -367,7 +367,7 @@ fn ask_to_split(header: &mut libc::msghdr, segment: u16) {
     header.msg_controllen = space as _;
 }
 
-/// Returns what the control messages of a received message state.
+/// Returns the information in the control messages of a received message.
 ///
 /// The control buffer of the header must be a [`ReceiveControl`] of the caller, of which the kernel
 /// has written as many bytes as the control length says.
@@ -377,9 +377,9 @@ fn info(header: &libc::msghdr) -> Info {
     // complete `cmsghdr`.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(header) };
     while !control.is_null() {
-        // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel has
-        // written, aligned like `ReceiveControl`. Aliasing: this makes a copy, and no one writes to
-        // the buffer any more.
+        // SAFETY: validity: the pointer is not null, so it points to a `cmsghdr` that the kernel
+        // has written, aligned like `ReceiveControl`. Aliasing: this makes a copy, and no one
+        // writes to the buffer any more.
         let cmsg = unsafe { control.read() };
         let integer = size_of::<libc::c_int>();
         match (cmsg.cmsg_level, cmsg.cmsg_type) {

@@ -1,11 +1,11 @@
 //! A heuristic for sockets that the poller reports by level: whether to read again after a datagram
-//! was received.
+//! was received. What we say about datagrams also applies to the connections of a listener.
 //!
 //! A system call that receives one datagram does not report whether there are more. If the poller
-//! reports edges, the next read must find out, and it fails if there is none. If the poller reports
-//! levels, we can instead ask it once for all sockets. However, in a burst this costs one wake-up
-//! per datagram. Therefore a direction reads again if reading again has found another datagram
-//! recently.
+//! reports edges, the next read must find out, and it fails if no datagram is left. If the poller
+//! reports levels, we can instead ask it once for all sockets. However, in a burst this costs one
+//! wake-up per datagram. Therefore a direction reads again if reading again has found another
+//! datagram recently.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ pub(super) struct Retry {
     row: AtomicU32,
     /// The number of datagrams received since the first report of the row.
     taken: AtomicU32,
-    /// Whether there was more than one datagram the last time.
+    /// Whether there was more than one datagram the last time, so that we read again at once.
     bursts: AtomicBool,
     /// The number of reports since a task last used one.
     unanswered: AtomicU32,
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     /// Simulates a row that begins with `there` datagrams. Returns how often the socket is reported
-    /// until there are none, and the number of reads.
+    /// until all of them have been read, and the number of reads.
     fn turn(retry: &Retry, row: &mut u32, mut there: u32) -> (u32, u32) {
         let (mut reports, mut tries) = (0, 0);
         *row += 1;

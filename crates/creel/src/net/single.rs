@@ -23,8 +23,8 @@ pub(super) fn send(socket: &UdpSocket, outgoing: &Outgoing, _split: bool) -> io:
     Ok(sent)
 }
 
-/// Fills the slots of `received` with the datagrams that have arrived, and returns whether there may
-/// be more.
+/// Fills the slots of `received` with the datagrams that have arrived, and returns whether there
+/// may be more.
 pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result<Left> {
     received.filled = 0;
     let memory = received.bytes.chunks_exact_mut(received.room);
@@ -78,9 +78,9 @@ pub(super) fn recv(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<usize> {
     Ok(receive_into(socket, bytes)?.0)
 }
 
-/// Receives one datagram and returns its length in `bytes`, its sender, and whether it was longer.
-/// The functions of the standard library do not return the last one. On Windows, they also fail if
-/// a datagram does not fit.
+/// Receives one datagram and returns its length in `bytes`, its sender, and whether it was longer
+/// than `bytes`. The functions of the standard library do not report that. On Windows, they also
+/// fail if a datagram does not fit.
 fn receive_into(socket: &UdpSocket, bytes: &mut [u8]) -> io::Result<(usize, SocketAddr, bool)> {
     let (start, room) = (bytes.as_mut_ptr().cast::<MaybeUninit<u8>>(), bytes.len());
     // SAFETY: validity: the pointer and the length are those of `bytes`, and every byte is a valid

@@ -237,7 +237,7 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
             .take(200)
             .any(|exact| exact)
     );
-    // A buffer with one slot has the same, and may leave out the address.
+    // A buffer with one slot reports the same, and can leave out the address.
     let mut single = Received::new(1, 8).without_addresses();
     run(&driver, sender.send_to(b"three", to)).unwrap();
     run(&driver, receiver.recv_batch(&mut single)).unwrap();
@@ -334,9 +334,10 @@ fn one_at_a_time_is_the_same() {
     assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
 }
 
-/// The sizes of datagrams for a buffer of `ROOM` bytes, and the order in which they are sent. An
-/// oversized datagram is the first one and a later one.
+/// The size of the buffer that receives, in bytes.
 const ROOM: usize = 20;
+/// The sizes of datagrams for that buffer, in the order in which they are sent. Two of them are too
+/// large, the first one and a later one.
 const SIZES: [usize; 6] = [ROOM + 1, ROOM, ROOM - 1, 0, ROOM + 40, 1];
 
 #[test]

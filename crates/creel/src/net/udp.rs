@@ -249,8 +249,11 @@ impl UdpSocket {
         self.io.try_now(Direction::Write, send)
     }
 
-    /// Sends all datagrams of `outgoing`, up to 64 messages per system call, and returns how many
-    /// were sent. Waits while the buffer of the socket is full. `outgoing` is empty afterwards.
+    /// Sends all datagrams of `outgoing` and returns how many were sent. Waits while the buffer of
+    /// the socket is full. `outgoing` is empty afterwards.
+    ///
+    /// On Linux, one system call sends up to 64 messages, and one message can contain several
+    /// datagrams. Other systems need one call per datagram.
     ///
     /// If the operating system rejects a datagram, this method skips and counts it, and sends the
     /// others.
@@ -278,8 +281,8 @@ impl UdpSocket {
     }
 
     /// Receives at least one datagram, and more if they have arrived and `received` has slots for
-    /// them. Makes one system call and returns the number of slots that it filled. Waits until
-    /// there is a datagram.
+    /// them. Returns the number of slots that it filled. Waits until there is a datagram. On Linux,
+    /// one system call receives all of them. Other systems need one call per datagram.
     ///
     /// # Cancel safety
     ///
@@ -298,9 +301,9 @@ impl UdpSocket {
         self.io.run(Direction::Read, receive).await
     }
 
-    /// Receives datagrams like [`recv_batch`](Self::recv_batch), for futures written by hand. If
-    /// there are none, it arranges that the task of `cx` is woken when one arrives. If several such
-    /// futures wait, only the last one that polled is woken.
+    /// Receives datagrams like [`recv_batch`](Self::recv_batch), for futures written by hand. If no
+    /// datagram has arrived, it arranges that the task of `cx` is woken when one does. If several
+    /// such futures wait, only the last one that polled is woken.
     ///
     /// # Errors
     ///
@@ -321,10 +324,10 @@ impl UdpSocket {
         })
     }
 
-    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of yours:
-    /// one datagram into each element of `memory`. Returns the number of datagrams, and describes
-    /// each of them in the element of `infos` with the same index. Use it to receive into memory
-    /// that another library has allocated, without a copy.
+    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of
+    /// yours: one datagram into each element of `memory`. Returns the number of datagrams, and
+    /// describes each of them in the element of `infos` with the same index. Use it to receive into
+    /// memory that another library has allocated, without a copy.
     ///
     /// At most 64 datagrams are received, even if `memory` has more elements. Turn
     /// [GRO](Self::set_gro) off, because nothing separates merged datagrams here.
@@ -332,7 +335,8 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system. Returns an error of kind
-    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `memory` is empty or `infos` is shorter.
+    /// [`InvalidInput`](io::ErrorKind::InvalidInput) if `memory` is empty, or if `infos` is
+    /// shorter than `memory`, of which only the first 64 elements count.
     ///
     /// # Panics
     ///
@@ -441,8 +445,9 @@ impl UdpSocket {
     }
 
     /// Sets whether the kernel merges consecutive datagrams from one sender (GRO), so that one slot
-    /// of a [`Received`] holds many of them. Use [`recv_batch`](Self::recv_batch) to receive,
-    /// because no other method separates them again.
+    /// of a [`Received`] holds many of them. Use [`recv_batch`](Self::recv_batch) or
+    /// [`poll_recv_batch`](Self::poll_recv_batch) to receive, because no other method separates
+    /// them again.
     ///
     /// # Errors
     ///
@@ -453,7 +458,8 @@ impl UdpSocket {
 
     /// Sets whether the kernel reports with each datagram when it arrived and how many datagrams
     /// the socket had dropped before, in [`Datagram::arrived`](super::Datagram::arrived) and
-    /// [`Datagram::dropped`](super::Datagram::dropped). Use [`recv_batch`](Self::recv_batch) to
+    /// [`Datagram::dropped`](super::Datagram::dropped). Use [`recv_batch`](Self::recv_batch),
+    /// [`poll_recv_batch`](Self::poll_recv_batch) or [`poll_recv_into`](Self::poll_recv_into) to
     /// receive, because no other method returns them.
     ///
     /// The time of arrival does not depend on when the task runs. For example, it shows the jitter
@@ -534,8 +540,8 @@ impl UdpSocket {
     }
 }
 
-/// Returns whether an error may be about a datagram that was sent before. The system reports it if a
-/// host answers that the port is closed, and if the socket is connected or asks for such errors.
+/// Returns whether an error may be about a datagram that was sent before. The system reports it if
+/// a host answers that the port is closed, and if the socket is connected or asks for such errors.
 fn is_about_earlier(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
     matches!(

@@ -16,7 +16,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The number of times that a task gives way before it runs once.
+/// The maximum number of times that a task gives way before it runs once.
 const TURNS_MAX: u32 = 256;
 
 /// The background tasks that a thread has polled directly one after the other.
@@ -37,8 +37,9 @@ thread_local! {
 ///
 /// A queued background task counts as ready work, so an idle worker takes it. A single poll is not
 /// interrupted, so a long computation should call [`yield_now`](super::yield_now) now and then. The
-/// wrapper is meant for tasks that any worker may run. It has no effect in a bound task, in the
-/// future of a `block_on` whose thread runs no tasks, or on other executors.
+/// wrapper is meant for tasks that any worker may run. A task that is bound to a worker does not
+/// give way to other tasks that are bound to it. The wrapper has no effect in the future of a
+/// `block_on` whose thread runs no tasks, or on other executors.
 ///
 /// ```
 /// use creel::task::{background, yield_now};

@@ -85,9 +85,8 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// Runs tasks, at least one if there is any, until `enough` returns true. Then it returns true.
-    /// It returns false if there is nothing to do. In that case it has released the local
-    /// scheduler.
+    /// Runs tasks, at least one if there is any, until `enough` returns true or there is nothing to
+    /// do. In the latter case, it releases the local scheduler. Returns whether `enough` is true.
     pub(crate) fn help(&self, enough: impl Fn() -> bool) -> bool {
         if let Some(seeded) = &self.tasks.seeded {
             return self.draw(seeded, enough);
@@ -155,7 +154,8 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// Returns the lease of the worker. The tasks in the local scheduler go to the other threads.
+    /// Gives the lease of the worker back, if the driver has one. The tasks in the local scheduler
+    /// go to the other threads.
     fn detach_thread(&self) {
         let Some(context) = self.context() else {
             return;

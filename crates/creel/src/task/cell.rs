@@ -91,7 +91,8 @@ struct VTable {
     /// Polls the future. Returns true if it is complete. In that case the future is gone and the
     /// output is in its place.
     poll: unsafe fn(Task, &mut Context<'_>) -> bool,
-    /// Drops the future and puts the error of a cancelled task in its place.
+    /// Drops the future and puts the error of a cancelled task in its place, or the panic of that
+    /// drop.
     cancel: unsafe fn(Task),
     /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),

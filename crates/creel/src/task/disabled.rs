@@ -19,7 +19,7 @@ pub(crate) struct Tasks {
 #[derive(Default, PartialEq)]
 pub(crate) struct Progress;
 
-/// The stranded tasks, of which there are none here.
+/// The state at the last check for stranded tasks, which never exist here.
 #[derive(Default)]
 pub(crate) struct Stranded;
 

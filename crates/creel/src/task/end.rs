@@ -11,7 +11,7 @@ use crate::worker::idle::Notification;
 /// The maximum number of stranded tasks to run before the caller checks whether a worker is back.
 const STEPS: usize = 256;
 
-/// The state of all workers at the owner's last check.
+/// The state of all workers when the owner of this value last checked them.
 #[derive(Default)]
 pub(crate) struct Stranded {
     progress: Progress,

@@ -165,7 +165,8 @@ pub struct JoinHandle<T> {
 }
 
 // SAFETY: the handle moves the output between threads, which is why `T` must be `Send`. The state
-// word guards everything else in the cell, and only the pool's workers touch the future.
+// word guards everything else in the cell, and only a thread that has claimed the task touches the
+// future.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: through a shared reference, the handle can only cancel the task and read the state word.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
@@ -303,7 +304,7 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Returns the task's output, or the reason why there is none.
+    /// Returns the task's output, or the reason why the task has none.
     ///
     /// # Panics
     ///
@@ -437,7 +438,7 @@ impl<T> AbortOnDrop<T> {
 impl<T> Future for AbortOnDrop<T> {
     type Output = Result<T, JoinError>;
 
-    /// Returns the task's output, or the reason why there is none.
+    /// Returns the task's output, or the reason why the task has none.
     ///
     /// # Panics
     ///

@@ -42,8 +42,8 @@ pub(crate) struct LocalScheduler {
     pub(super) poll_ns: AtomicU32,
     /// The poll count at which the watchdog found the holder stuck. It is only a hint.
     stuck_at: AtomicU64,
-    /// Whether a thread holds this local scheduler. It matters for those of `block_on` callers. The
-    /// holder stores it. It is only a hint.
+    /// Whether a thread holds this local scheduler. The watchdog reads it for the local schedulers
+    /// of `block_on` callers. The holder stores it. It is only a hint.
     context: AtomicBool,
     /// The number of polls of futures that are not tasks, which are the futures of `block_on`
     /// drivers.
@@ -259,7 +259,8 @@ impl LocalScheduler {
     ///
     /// No thread may hold the local scheduler, now or later.
     pub(super) unsafe fn pop_left(&self) -> Option<(Task, Claim)> {
-        // SAFETY: the caller has the rights of the holder, because there is none.
+        // SAFETY: the caller has the rights of the holder, because no thread holds the local
+        // scheduler.
         if let Some(task) = unsafe { self.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
@@ -280,7 +281,8 @@ impl LocalScheduler {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
-    /// Returns whether one task is queued here and recent polls were short.
+    /// Returns whether recent polls were short, and one or two tasks are queued here, which are one
+    /// in the LIFO slot, one hint, or both.
     pub(super) fn has_short_chain(&self) -> bool {
         let short = (1..POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
         short && self.has_hints() && self.hints.len() <= 1
@@ -320,7 +322,7 @@ impl LocalScheduler {
     /// The caller must hold `own`, which must be another local scheduler.
     pub(super) unsafe fn steal(&self, own: &LocalScheduler, slot: bool) -> Option<(Task, Claim)> {
         // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
-        // holds `own`, so it is the owner of that queue, and it only reads this one.
+        // holds `own`, so it is the owner of that queue, and it accesses only atomics of this one.
         unsafe { self.hints.steal(&own.hints) }.or_else(|| {
             let task = slot.then(|| self.lifo.steal())??;
             Some((task, task.state().claimed()))

@@ -87,8 +87,8 @@ impl<'a> LocalContext<'a> {
         unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
-    /// Runs one task, which is queued here, comes from outside, or is stolen. Returns false if
-    /// there is none.
+    /// Runs one task, which is queued here, comes from the injection queue, or is stolen. Returns
+    /// false if it finds no task.
     ///
     /// If `cancel` is true, it drops the task's future instead.
     #[inline(always)]

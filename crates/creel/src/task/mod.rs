@@ -1,10 +1,10 @@
 //! Tasks are futures that the pool's workers run, many on each thread.
 //!
 //! [`Pool::spawn`](crate::Pool::spawn) creates a task. With its [`JoinHandle`] you wait for the
-//! task, abort it or detach it. The workers of the pool poll tasks, and only one worker polls a
-//! given task at a time. `docs/design/tasks.md` describes the scheduler's rules. Wakers are plain
-//! [`std::task::Waker`]s, so futures from any crate work unchanged if the crate does not need its
-//! own executor.
+//! task, abort it or detach it. The workers of the pool and the callers of its `block_on` poll
+//! tasks, and only one thread polls a given task at a time. `docs/design/tasks.md` describes the
+//! scheduler's rules. Wakers are plain [`std::task::Waker`]s, so futures from any crate work
+//! unchanged if the crate does not need its own executor.
 //!
 //! From the bottom up, the modules are:
 //!

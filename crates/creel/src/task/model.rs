@@ -1,5 +1,6 @@
-//! Models of tasks for loom. They cover the state machine with its cells, and the queues, in every
-//! interleaving of two or three threads. A stub, which is a queue under a lock, replaces the pool.
+//! Models of tasks for loom. They cover the state machine with its cells, the queues and the heaps,
+//! in every interleaving of two or three threads with at most three preemptions. A stub, which is a
+//! queue under a lock, replaces the pool.
 
 use super::cell::{Ran, Schedule, Task};
 use super::join::{JoinError, JoinHandle};

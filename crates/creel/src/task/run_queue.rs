@@ -14,9 +14,10 @@ use super::state::Claim;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
-/// The number of hints that a thief checks to find one that is not stale.
+/// The maximum number of hints that a thief checks to find one that is not stale, first from the
+/// place where it begins and then from the head.
 const LOOKS: usize = 32;
-/// The number of hints that a thief copies.
+/// The maximum number of hints that a thief copies.
 const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
 /// The length of the first buffer.
 const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
@@ -160,8 +161,8 @@ impl RunQueue {
     /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
     /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// The search begins in the middle, so that the owner and the thief do not compete for the same
-    /// hints.
+    /// The search begins in the middle, or behind the hints that the last thief copied, so that the
+    /// owner and the thieves do not compete for the same hints.
     ///
     /// # Safety
     ///
@@ -174,8 +175,8 @@ impl RunQueue {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             Task::from_ptr(hint)
         };
-        // We begin behind the hints that the last thief took, or in the middle. If nothing is found
-        // there, we continue at the head.
+        // We begin behind the hints that the last thief copied, if that position is still in the
+        // queue, or in the middle. If nothing is found there, we continue at the head.
         let last = self.stolen_to.load(Ordering::Relaxed).wrapping_sub(head);
         let from = if last < len { last } else { len / 2 };
         let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));

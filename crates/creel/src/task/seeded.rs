@@ -46,7 +46,7 @@ pub(crate) fn own_turn(tasks: &Tasks) -> bool {
     }
 }
 
-/// Runs one of the runnable tasks. Returns false if there is none.
+/// Runs one of the runnable tasks. Returns false if no task is runnable.
 pub(super) fn step(seeded: &Seeded, context: LocalContext<'_>) -> bool {
     context.gather();
     // In this mode, the caller of `block_on` acts as the thread of the only worker.

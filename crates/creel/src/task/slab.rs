@@ -10,15 +10,16 @@
 //! Blocks are *type-stable*. As long as the heap lives, a block that was once a cell remains a
 //! cell's memory, and its first word remains an initialized state word. The hints of the run queues
 //! rely on this. The price is that memory is kept for later tasks and is not returned to the system
-//! before the pool is dropped.
+//! before the pool is dropped, because the heap is freed as a whole.
 //!
 //! Blocks for channels come from separate chunks, which no hint refers to and no walk visits. A
 //! channel may leave uninitialized bytes in its block. Therefore this module never creates a
 //! reference to a block, and accesses the link of a free one only through [`set_next`] and
 //! [`next_of`].
 //!
-//! A heap outlives its pool if a waker does. In that case [`Heap::orphan`] leaves the heap to the
-//! blocks that are still in use, and the last one that is returned frees everything.
+//! A heap outlives its pool if a waker or a handle of one of its tasks does, or a channel in it. In
+//! that case [`Heap::orphan`] leaves the heap to the blocks that are still in use, and the thread
+//! that returns the last one frees everything.
 //!
 //! We do not support blocks above 32 KiB, because a larger future is boxed before it becomes a
 //! task.
@@ -42,7 +43,7 @@ const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
 /// each multiple of the grain is one.
 pub(super) const CHANNEL_MAX: usize = 256;
 const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
-/// The number of fresh blocks that are cut at a time.
+/// The maximum number of fresh blocks that are cut at a time.
 const CUT: usize = 32;
 /// The size of the largest allocation, in chunks.
 const REGION_MAX: usize = 16;
@@ -74,7 +75,9 @@ const fn size_of_class(class: usize) -> usize {
 pub(super) struct Block {
     /// The state word of the cell. The heap only keeps it initialized.
     pub(super) state: super::state::State,
-    /// The next block in a free list. Only the owner of the block accesses it.
+    /// The next block in a free list, or the next task in the only queue that holds this task
+    /// (`inject.rs`). Only the owner of the block accesses it, or the thread that holds the lock of
+    /// that queue.
     pub(super) next: AtomicPtr<Block>,
 }
 
@@ -82,7 +85,7 @@ pub(super) struct Block {
 #[repr(C)]
 struct Chunk {
     heap: NonNull<Heap>,
-    /// The same field of the heap.
+    /// A copy of the heap's `scheduler_at`.
     scheduler_at: *const (),
     class: usize,
     /// The number of blocks that have been cut, and that therefore begin with an initialized
@@ -116,11 +119,11 @@ pub(super) struct Heap {
     /// The address of the scheduler, for comparison.
     scheduler_at: *const (),
     own: UnsafeCell<Own>,
-    /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. They are pushed with
-    /// release and taken all at once with acquire, so there is no ABA problem.
+    /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. They are
+    /// pushed with release and taken all at once with acquire, so there is no ABA problem.
     returns: CachePadded<AtomicPtr<Block>>,
-    /// Once the heap is orphaned, the number of blocks that are still in use. It is negative while
-    /// the heap is being orphaned.
+    /// Once the heap is orphaned, the number of blocks that are still in use. It is 0 before that,
+    /// and it may be negative while the heap is being orphaned.
     out_as_orphan: AtomicIsize,
     /// The chunks that have a header, for the walk.
     chunks: Mutex<Vec<*mut Chunk>>,
@@ -169,7 +172,8 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// The block must come from [`alloc`](Self::alloc) and must not have been freed.
+    /// The block must come from [`alloc`](Self::alloc) or
+    /// [`alloc_for_channel`](Self::alloc_for_channel), and must not have been freed.
     #[inline]
     pub(super) unsafe fn of(block: NonNull<Block>) -> NonNull<Heap> {
         // SAFETY: chunks are aligned to their size, and the chunk of a live block is alive.
@@ -335,9 +339,9 @@ impl Heap {
     ///
     /// # Safety
     ///
-    /// The block must come from `alloc` of the heap that [`of`](Self::of) returns. It must not be
-    /// used again, except that stale hints may read its state word. If `mine` is that heap, the
-    /// caller must be its owner.
+    /// The block must come from `alloc` or `alloc_for_channel`. It must not be used again, except
+    /// that stale hints may read the state word of a cell. If `mine` is the block's heap, the
+    /// caller must be the owner of that heap.
     #[inline]
     pub(super) unsafe fn free(block: NonNull<Block>, mine: Option<NonNull<Heap>>) {
         // SAFETY: the block has not been freed yet.

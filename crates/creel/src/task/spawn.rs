@@ -116,8 +116,8 @@ impl Tasks {
         })
     }
 
-    /// Creates a task that any worker may run, puts it into the injection queue, and gets a worker to
-    /// take it with `call`.
+    /// Creates a task that any worker may run, puts it into the injection queue, and calls `call`,
+    /// which gets a worker to take it.
     fn spawn_outside<F: Future>(
         &self,
         future: F,

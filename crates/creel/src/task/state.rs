@@ -6,9 +6,10 @@
 //! `SCHEDULED`: a thread must handle the task. It must poll the task, or drop its future if the
 //! task is cancelled. A wake-up sets the bit. If the task is not running, a set bit means that the
 //! task is in exactly one place, which is a queue or the hints (see below). If it is running, a set
-//! bit means that the running worker queues it again after the poll.
+//! bit means that the running worker queues it again after the poll. If its poll has not begun,
+//! because the task waits in a LIFO slot, that poll serves the wake-up and clears the bit.
 //!
-//! `RUNNING`: one worker has the task, and only this worker may access its future. The bit is set
+//! `RUNNING`: one thread has the task, and only this thread may access its future. The bit is set
 //! when the task is claimed, and cleared after the poll. If a worker whose LIFO slot is empty wakes
 //! a task, it claims the task at once. The task then waits in the slot as `RUNNING`, for that
 //! worker or for a thread that steals it from the slot (`lifo.rs`).
@@ -36,14 +37,14 @@
 //! `BOUND`: the task runs on the thread of one worker only. The word contains the index of that
 //! worker. The bit never changes.
 //!
-//! `SPARE`: one of the counted references has no owner yet. A wake-up into a hint or into the LIFO
-//! slot leaves its reference this way, and a new task starts with one. The reference belongs to the
-//! next poll. The first waker that this poll clones takes it without counting. If no waker takes
-//! it, the step that ends the poll drops it and clears the bit. The bit is never set without
-//! `HINTED` or `RUNNING`.
+//! `SPARE`: one of the counted references has no owner yet. A waker that is consumed by its wake-up
+//! into a hint or into the LIFO slot leaves its reference this way, and a new task that is queued
+//! by a hint starts with one. The reference belongs to the next poll. The first waker that this
+//! poll clones takes it without counting. If no waker takes it, the step that ends the poll drops
+//! it and clears the bit. The bit is never set without `HINTED` or `RUNNING`.
 //!
-//! The bits in between hold the worker of a bound task (16 bits). The upper 32 bits hold the number
-//! of references, which are the handle and every waker.
+//! Bits 8 to 23 hold the worker of a bound task. The upper 32 bits hold the number of references,
+//! which are the handle, every waker, and the spare reference.
 //!
 //! # Which step frees the cell
 //!
@@ -246,7 +247,7 @@ impl State {
         })
     }
 
-    /// Returns a claim without a poll. The task is then scheduled by hints.
+    /// Gives a claim up without a poll. The task is then scheduled by hints.
     pub(super) fn unclaim(&self) {
         self.step(|word| Some((word & !RUNNING | SCHEDULED | HINTED, ())));
     }
@@ -270,7 +271,7 @@ impl State {
     }
 
     /// Ends a poll that returned pending. `spare` says whether the claim's reference is still
-    /// unused. It is dropped, except for [`AfterPoll::Cancel`].
+    /// unused. If so, this drops the reference, except for [`AfterPoll::Cancel`].
     #[inline]
     pub(super) fn pend(&self, spare: bool) -> AfterPoll {
         let after = self.step(|word| {
@@ -291,7 +292,7 @@ impl State {
 
     /// Completes the task. The running worker has put the output into the cell, or has already
     /// dropped it (`has_output` is false). `spare` has the same meaning as for
-    /// [`pend`](Self::pend). The reference is dropped, except for [`Completed::DropOutput`].
+    /// [`pend`](Self::pend). This drops the reference, except for [`Completed::DropOutput`].
     #[inline]
     pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
         let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);

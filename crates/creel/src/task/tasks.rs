@@ -33,7 +33,7 @@ pub(crate) struct Tasks {
     pub(super) outside_heap: Mutex<OutsideHeap>,
     /// The number of tasks spawned in that heap.
     pub(super) spawned: AtomicU64,
-    /// The number of those tasks that were dropped again because no thread could be started.
+    /// The number of tasks that were dropped again because no thread could be started.
     pub(super) refused: AtomicU64,
     /// The counts of tasks dropped at the pool's end. The thread that ends the pool writes them.
     pub(super) dropped: Counters,
@@ -119,8 +119,8 @@ impl Tasks {
     }
 }
 
-/// Local schedulers that do not belong to a worker. Each is used by one `block_on` caller after the
-/// other.
+/// Local schedulers that do not belong to a worker. Each is used by one thread after the other,
+/// which is a `block_on` caller or a thread that runs stranded tasks (`end.rs`).
 pub(super) struct BlockOnSchedulers {
     schedulers: Table<LocalScheduler>,
     /// The number of local schedulers. It uses release and acquire, so that a thread that reads the
@@ -161,7 +161,7 @@ impl BlockOnSchedulers {
         })
     }
 
-    /// Returns a local scheduler, which must be empty.
+    /// Gives the local scheduler `index` back, which must be empty.
     pub(super) fn release(&self, index: usize) {
         lock(&self.free).push(index);
     }

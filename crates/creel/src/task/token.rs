@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-/// A signal that something is over. You send it once, and it reaches everyone who holds a clone of
-/// the token.
+/// A signal that something is over. You send it once, and it reaches all clones of the token and
+/// all its children.
 ///
 /// The token does not end any task by itself. A task must cooperate: it awaits
 /// [`cancelled`](Self::cancelled) together with its work, or wraps its work in

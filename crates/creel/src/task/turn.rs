@@ -21,8 +21,8 @@ const TURN: usize = 64;
 /// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// The number of due tasks that we prefetch into the cache, and the number of bytes of each. If
-/// thousands of tasks are due, none of them is in a near cache.
+/// The number of due tasks that we prefetch into the cache, and the number of bytes of each. We
+/// prefetch because none of them is in a near cache if thousands of tasks are due.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
@@ -155,9 +155,10 @@ impl Tasks {
 
     /// Wakes the tasks whose timers are due, on the thread that serves this worker.
     ///
-    /// In a pool with one worker, no other worker could take the woken tasks. Therefore each task
-    /// runs through the LIFO slot before the next is woken. In larger pools all of them are queued,
-    /// so that an idle worker finds them if one has a long poll.
+    /// In a pool with one worker, no other worker could take the woken tasks. Therefore each woken
+    /// task, and the tasks that it wakes into the LIFO slot, run before the next one is woken. In
+    /// larger pools all of them are queued, so that an idle worker finds them if one has a long
+    /// poll.
     pub(super) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
         // We do not check for loops here, because due timers must not wait for a share of a loop.
         // The next turn begins with that check.

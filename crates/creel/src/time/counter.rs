@@ -37,7 +37,7 @@ const REACH_NANOS: u64 = 1_000_000;
 const WINDOW_TICKS: u64 = 400;
 /// The minimum duration over which we measure the rate, in nanoseconds.
 const SPAN_NANOS: u64 = 10_000_000;
-/// Two rates agree if they differ by less than this fraction (1 in 10,000).
+/// Two rates agree if they differ by less than one part in this number, which is 100 ppm.
 const AGREE: u64 = 10_000;
 /// The number of binary digits of a rate after the point.
 const RATE_BITS: u32 = 32;

@@ -202,8 +202,8 @@ impl Interval {
         Tick(self)
     }
 
-    /// Returns the next deadline if it has passed. Otherwise it arranges that the task of `cx` is
-    /// woken when the deadline comes.
+    /// Returns the next deadline if it has passed, or if it is as near as [`early`](Self::early)
+    /// allows. Otherwise it arranges that the task of `cx` is woken when the deadline comes.
     ///
     /// # Panics
     ///
@@ -261,8 +261,8 @@ impl Interval {
         self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
     }
 
-    /// Returns the next deadline if it has passed: `Ok` with the nanoseconds after the epoch of the
-    /// clock, or `Err` with the nanoseconds before it.
+    /// Returns the next deadline if its window has begun: `Ok` with the nanoseconds after the epoch
+    /// of the clock, or `Err` with the nanoseconds before it.
     #[inline]
     #[track_caller]
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, u64>> {
@@ -301,7 +301,7 @@ impl Interval {
             false => 0,
         };
         // Returns `Ok` for a time after the epoch and `Err` for a time before it. No sum here
-        // exceeds the sum of two `u64` values.
+        // exceeds the sum of three `u64` values, so none overflows.
         let after_epoch = |nanos: u128| match nanos.checked_sub(u128::from(before)) {
             Some(after) => Ok(u64::try_from(after).unwrap_or(u64::MAX)),
             None => Err(u64::try_from(u128::from(before) - nanos).unwrap_or(u64::MAX)),

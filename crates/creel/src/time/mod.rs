@@ -4,9 +4,9 @@
 //! timers that are due. Arming, firing and cancelling a timer take constant time, and re-arming
 //! does not allocate. Therefore one worker can serve ten thousand periodic streams.
 //!
-//! A timer never fires early. How late it can fire depends on how the worker waits. For example,
-//! the resolution is one tick of 66 µs while the worker parks, and one quantum if the pool is
-//! throttled.
+//! A timer never fires early, unless its interval allows that ([`Interval::early`]). How late it
+//! can fire depends on how the worker waits. For example, the resolution is one tick of 66 µs while
+//! the worker parks, and one quantum if the pool is throttled.
 //!
 //! We leave out calendar time and timers that call a function. Spawn a task that sleeps instead.
 

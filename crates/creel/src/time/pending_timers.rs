@@ -93,7 +93,7 @@ impl<T> PendingTimers<T> {
 
 impl<T> Drop for PendingTimers<T> {
     fn drop(&mut self) {
-        // SAFETY: the ring is borrowed mutably, so no one else reads.
+        // SAFETY: the ring is borrowed mutably, so no other thread reads.
         while unsafe { self.pop() }.is_some() {}
     }
 }

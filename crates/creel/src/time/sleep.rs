@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Returns the current time of the clock of the pool whose code this thread runs. Elsewhere, this is
-/// [`Instant::now`].
+/// Returns the current time of the clock of the pool whose code this thread runs. Elsewhere, this
+/// is [`Instant::now`].
 ///
 /// Use it instead of [`Instant::now`] in code that sleeps, so that your tests can run it with a
 /// [manual clock](Clock::manual).

@@ -520,8 +520,8 @@ pub(super) struct Entry {
     armed: Option<Armed>,
 }
 
-/// The arguments with which an entry was armed: the tick and the waker. The wheel keeps a clone of
-/// the waker, so no other waker can have the same id.
+/// The arguments with which an entry was armed: the tick and the waker. Until the entry fires, the
+/// wheel keeps a clone of the waker, so no other waker can have the same id.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Armed {
     tick: u64,
@@ -600,7 +600,7 @@ impl Entry {
     }
 
     /// Arms the entry under the lock. We need this if the entry is armed here for the first time,
-    /// or if this thread does not serve the timers.
+    /// or if this thread does not have the right to write pending timers.
     #[cold]
     fn arm_at_once(&mut self, timers: &Timers, tick: u64, waker: StoredWaker) {
         if !self.is_of(timers) {

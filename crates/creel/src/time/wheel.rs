@@ -304,7 +304,7 @@ impl<T> Wheel<T> {
     }
 
     /// Moves the entries of the block that begins at `self.now` to the near level. Returns false if
-    /// there are none.
+    /// the block has no entries.
     fn enter_block(&mut self) -> bool {
         let block = self.now >> SLOT_BITS;
         let before = self.far.len();

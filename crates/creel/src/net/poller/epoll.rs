@@ -1,7 +1,7 @@
 //! The poller on Linux, which calls epoll directly.
 //!
-//! A notification is an edge of an eventfd. We never need to read the eventfd, because each write
-//! to it is a new edge.
+//! A notification is an edge of an eventfd. We read the eventfd only if its counter is full,
+//! because each write to it is a new edge.
 //!
 //! With `epoll_pwait2`, a timeout is exact to the nanosecond. If the kernel is too old or a sandbox
 //! forbids this call, we call `ppoll` on the epoll descriptor instead. Since this costs an
@@ -62,7 +62,7 @@ impl Poller {
         mode != Mode::Oneshot
     }
 
-    /// Adds a socket. It stays until it is closed.
+    /// Adds a socket. It stays until it is deleted or closed.
     pub(in crate::net) fn add(
         &self,
         socket: &(impl AsSource + ?Sized),

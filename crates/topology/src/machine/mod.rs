@@ -85,9 +85,10 @@ impl Machine {
     /// Use it instead of [`detect`](Machine::detect) in a program that needs only the number of
     /// workers, for example to start other programs. It reads one file per core instead of a dozen.
     ///
-    /// In the result, packages, dies, caches and kinds are empty. One NUMA node holds all PUs, and
-    /// the logical order is that of the OS indices. The only known memory limits are those of
-    /// control groups.
+    /// On Linux, packages, dies, caches and kinds are empty in the result. One NUMA node holds all
+    /// PUs, and the logical order groups the PUs by core only. The only known memory limits are
+    /// those of control groups. On other systems, the result is that of
+    /// [`detect`](Machine::detect).
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -111,7 +112,8 @@ impl Machine {
         Ok(Machine::started(Path::new("/"), mask.as_ref(), detail))
     }
 
-    /// Reads the running system, which describes itself by a few calls. They all cost the same.
+    /// Reads the running system with a few system calls. We always read everything, because reading
+    /// less would not save a call.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn here(_: Detail) -> Result<Machine, Error> {
         let parts = system::parts();
@@ -285,7 +287,8 @@ impl Machine {
         &self.packages
     }
 
-    /// Returns the dies. The list is empty unless some package has several dies.
+    /// Returns the dies. The list is empty unless some package has several dies. A synthetic machine
+    /// lists the dies of its description in any case.
     ///
     /// ```
     /// use creel_topology::Machine;

@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //!
-//! - Reading never fails. If a file exists and we cannot use it, its value is unknown, and a note
-//!   says so. A program must start even if `/sys` and `/proc` contain nonsense.
+//! - Reading never fails. If a file exists and we cannot use it, its value is unknown. A note says
+//!   so, unless that is usual, for example if the user may not read the file. A program must start
+//!   even if `/sys` and `/proc` contain nonsense.
 //! - Every read is bounded in size and never blocks, even if the tree contains a FIFO, a device or a
 //!   loop of links. The whole tree is bounded too, because a hostile tree has many files.
 

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
-    /// It belongs to its thread.
+    /// The context must not be used on another thread.
     thread: PhantomData<*mut ()>,
 }
 

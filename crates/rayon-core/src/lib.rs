@@ -42,12 +42,12 @@ pub use spawn::{spawn, spawn_fifo};
 
 use registry::{Registry, WorkerThread};
 
-/// What [`yield_now`] or [`yield_local`] has done.
+/// The result of [`yield_now`] or [`yield_local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
-    /// It has run a job.
+    /// The function has run a job.
     Executed,
-    /// There was no job.
+    /// The function has found no job.
     Idle,
 }
 

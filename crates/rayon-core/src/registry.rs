@@ -1,6 +1,6 @@
 //! A pool of threads: the Creel pool, and the queues of jobs that its workers take.
 //!
-//! | what | where it runs |
+//! | work | where it runs |
 //! |---|---|
 //! | `join`, and all of rayon's iterators | Creel's own joins (`creel::Joiner`) |
 //! | `spawn`, jobs of a scope, work from outside threads | the queues of this module, which are a [`creel::Source`] of the pool |
@@ -56,7 +56,7 @@ impl Queues {
         (Arc::new(queues), deques)
     }
 
-    /// Takes a job of another thread than `own`.
+    /// Takes a job of another thread than `own`, or one that a thread from outside has pushed.
     fn steal_for(&self, own: usize) -> Option<JobRef> {
         let others = (own + 1..self.stealers.len()).chain(0..own);
         for other in others {
@@ -94,7 +94,7 @@ impl Source for Queues {
 /// The thread that has called `ThreadPoolBuilder::use_current_thread`. It is thread 0 of its pool.
 struct Member {
     thread: Thread,
-    /// What `broadcast` sends to it.
+    /// The calls that broadcasts send to this thread.
     inbox: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
 }
 

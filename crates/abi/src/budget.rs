@@ -75,8 +75,8 @@ fn budget(machine: &Machine, rounding: Rounding) -> Budget {
 /// Returns the number of workers of the budget.
 ///
 /// If the machine cannot be read, this is the number that Rust's standard library reports
-/// (`available_parallelism`). The number never exceeds that of `creel run --jobs`, which `creel run`
-/// stores in `CREEL_JOBS`.
+/// (`available_parallelism`). The number never exceeds that of `creel run --jobs`, which `creel
+/// run` stores in `CREEL_JOBS`.
 fn workers(rounding: Rounding) -> c_uint {
     let count = guarded(1, || match &reading().machine {
         Some(machine) => budget(machine, rounding).workers(),
@@ -192,8 +192,8 @@ pub unsafe extern "C" fn creel_cores(pus: *mut c_uint, capacity: usize) -> usize
     cores.len()
 }
 
-/// Returns the first usable PU of each core, in the order of the PUs. If the machine cannot be read,
-/// it returns all PUs of the mask.
+/// Returns the first usable PU of each core, in the order of the PUs. If the machine cannot be
+/// read, it returns all PUs of the mask.
 fn one_pu_per_core(reading: &Reading) -> Vec<c_uint> {
     let pus: Vec<usize> = match &reading.machine {
         Some(machine) => {

@@ -69,8 +69,8 @@ pub unsafe extern "C" fn creel_gang_free(gang: *mut Gang) {
 ///
 /// # Safety
 ///
-/// `gang` must be null or a live gang that nothing else uses, not even a region of it on this thread.
-/// `region` must be null or safe to call with `context` on several threads.
+/// `gang` must be null or a live gang that nothing else uses, not even a region of it on this
+/// thread. `region` must be null or safe to call with `context` on several threads.
 // SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_gang_run(

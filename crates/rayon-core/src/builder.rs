@@ -362,8 +362,8 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Sets the number of threads. Zero, the default, means the value of the environment variable
-    /// `RAYON_NUM_THREADS`, or of the older `RAYON_RS_NUM_CPUS`. If neither is set, the pool has one
-    /// thread per core that the process may use.
+    /// `RAYON_NUM_THREADS`, or of the older `RAYON_RS_NUM_CPUS`. If neither is set, the pool has
+    /// one thread per core that the process may use.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = num_threads;
         self

@@ -3,7 +3,8 @@
 use crate::registry::{Registry, WorkerThread};
 use std::marker::PhantomData;
 
-/// The context of a closure of [`join_context`]. It says whether the closure runs on another thread.
+/// The context of a closure of [`join_context`]. It says whether the closure runs on another
+/// thread.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,

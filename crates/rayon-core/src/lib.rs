@@ -101,9 +101,9 @@ pub fn yield_local() -> Option<Yield> {
     WorkerThread::current().map(|worker| Yield::new(worker.run_own()))
 }
 
-/// Returns the Creel pool that the current pool runs on, as a [handle](creel::Pool::handle). You can
-/// use it for everything that Creel has and rayon has not, for example tasks and statistics. Do not
-/// resize it, because the number of rayon's threads is fixed.
+/// Returns the Creel pool that the current pool runs on, as a [handle](creel::Pool::handle). You
+/// can use it for everything that Creel has and rayon has not, for example tasks and statistics. Do
+/// not resize it, because the number of rayon's threads is fixed.
 ///
 /// rayon-core has no such function.
 ///

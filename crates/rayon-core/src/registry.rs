@@ -7,7 +7,8 @@
 //! | `broadcast` | the inboxes of Creel's workers |
 //!
 //! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest, or with
-//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a shared queue.
+//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a
+//! shared queue.
 
 use crate::{
     builder::Handlers,

@@ -173,8 +173,8 @@ impl Budget {
     /// use creel_topology::{Budget, Machine, Rounding};
     ///
     /// let machine = Machine::detect()?;
-    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine, how));
-    /// assert!(floor.workers() <= ceil.workers());
+    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine,
+    /// how)); assert!(floor.workers() <= ceil.workers());
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn rounded(machine: &Machine, rounding: Rounding) -> Budget {
@@ -273,8 +273,8 @@ impl Budget {
     /// Returns all limits. The list is never empty.
     ///
     /// Their order is: the machine's cores, the cpusets that narrow them from the outermost group
-    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks that are below
-    /// the number of cores, the memory, and the explicit number.
+    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks that are
+    /// below the number of cores, the memory, and the explicit number.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};

@@ -20,8 +20,8 @@ use crate::types::{CacheKind, CpuSet, Error};
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotAllowed`] if no allowed PU is online, or if a list is empty, has an empty set
-/// or names a PU that is not allowed.
+/// Returns [`Error::NotAllowed`] if no allowed PU is online, or if a list is empty, has an empty
+/// set or names a PU that is not allowed.
 ///
 /// ```
 /// use creel_topology::{place, Machine, Placement};

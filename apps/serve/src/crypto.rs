@@ -25,7 +25,6 @@ pub enum Job {
         message: Bytes,
     },
     /// Compute the digest of a body.
-    /// The digest of something.
     Digest(Algo, Bytes),
     /// Hash a password for storage.
     Hash(Bytes),

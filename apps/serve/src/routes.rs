@@ -30,7 +30,8 @@ pub enum Route {
     Key,
     /// `GET /health` returns 200 while the process is alive.
     Health,
-    /// `GET /ready` returns 200 while the store is available.
+    /// `GET /ready` returns 200 while the store accepts records and the service is not shutting
+    /// down.
     Ready,
     /// `GET /metrics` returns the metrics in Prometheus's format.
     Metrics,

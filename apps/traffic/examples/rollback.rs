@@ -29,7 +29,7 @@ const NOTHING: Input = u32::MAX;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// What a player has seen at the end.
+/// The result of one player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
     /// The hash of the final state, which is the same for both players.

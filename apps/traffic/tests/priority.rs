@@ -68,8 +68,8 @@ fn hcm(major_per_hour: f64, critical_s: f64, follow_up_s: f64) -> f64 {
     major_per_hour * (-flow * critical_s).exp() / (1.0 - (-flow * follow_up_s).exp())
 }
 
-/// A movement of the minor road: its name, the link that it enters, the roads with priority over it,
-/// the critical gap and the follow-up time.
+/// A movement of the minor road: its name, the link that it enters, the roads with priority over
+/// it, the critical gap and the follow-up time.
 type Minor = (&'static str, u32, &'static [[u32; 2]], f64, f64);
 
 #[test]

@@ -21,7 +21,7 @@ use std::{
 /// The age from which we read the machine again.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// What we have read of the machine.
+/// The machine as we have read it, with the time and the mask of that reading.
 struct Reading {
     taken: Instant,
     mask: Option<CpuSet>,
@@ -74,9 +74,9 @@ fn budget(machine: &Machine, rounding: Rounding) -> Budget {
 
 /// Returns the number of workers of the budget.
 ///
-/// If the machine cannot be read, this is the size of the affinity mask, which is also what the
-/// language runtimes count. The number never exceeds that of `creel run --jobs`, which `creel run`
-/// stores in `CREEL_JOBS`.
+/// If the machine cannot be read, this is the number that Rust's standard library reports
+/// (`available_parallelism`). The number never exceeds that of `creel run --jobs`, which `creel
+/// run` stores in `CREEL_JOBS`.
 fn workers(rounding: Rounding) -> c_uint {
     let count = guarded(1, || match &reading().machine {
         Some(machine) => budget(machine, rounding).workers(),
@@ -155,7 +155,8 @@ pub unsafe extern "C" fn creel_bound_by(buffer: *mut c_char, size: usize) -> usi
     unsafe { write_text(&text, buffer, size) }
 }
 
-/// Writes what could not be read, one line each. Returns the length of the text.
+/// Writes the notes on files that are unusable or contradict each other, one line each. Returns the
+/// length of the text.
 ///
 /// # Safety
 ///
@@ -191,7 +192,8 @@ pub unsafe extern "C" fn creel_cores(pus: *mut c_uint, capacity: usize) -> usize
     cores.len()
 }
 
-/// Returns the first usable PU of each core, in the order of the PUs.
+/// Returns the first usable PU of each core, in the order of the PUs. If the machine cannot be
+/// read, it returns all PUs of the mask.
 fn one_pu_per_core(reading: &Reading) -> Vec<c_uint> {
     let pus: Vec<usize> = match &reading.machine {
         Some(machine) => {

@@ -69,8 +69,8 @@ pub unsafe extern "C" fn creel_gang_free(gang: *mut Gang) {
 ///
 /// # Safety
 ///
-/// `gang` must be null or a live gang that nothing else uses, not even a region of it on this thread.
-/// `region` must be null or safe to call with `context` on several threads.
+/// `gang` must be null or a live gang that nothing else uses, not even a region of it on this
+/// thread. `region` must be null or safe to call with `context` on several threads.
 // SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_gang_run(
@@ -83,7 +83,8 @@ pub unsafe extern "C" fn creel_gang_run(
         return EINVAL;
     };
     let context = Shared(context);
-    // The end of the region orders this.
+    // Relaxed is enough, because the end of the region orders all writes of the members before the
+    // read below.
     let first = AtomicI32::new(0);
     gang.run(|member| {
         let handle = ptr::from_ref(&member).cast();
@@ -106,7 +107,7 @@ pub unsafe extern "C" fn creel_gang_run(
 // SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_member_index(member: *const Member<'static>) -> c_uint {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller passes the member of its region, which is live, and we only share it.
     let member = unsafe { &*member };
     member.index() as c_uint
 }
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn creel_member_index(member: *const Member<'static>) -> c
 // SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_member_count(member: *const Member<'static>) -> c_uint {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller passes the member of its region, which is live, and we only share it.
     let member = unsafe { &*member };
     member.members() as c_uint
 }
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn creel_member_count(member: *const Member<'static>) -> c
 // SAFETY: The name has the project's prefix and is defined only here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn creel_member_barrier(member: *const Member<'static>) -> c_int {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller passes the member of its region, which is live, and we only share it.
     let member = unsafe { &*member };
     match member.try_barrier() {
         Ok(()) => 0,

@@ -2,8 +2,8 @@
 //! `include/creel.h` and `include/creel.hpp` document each function.
 //!
 //! You can call every function from any thread, at any time after libc has started. No function
-//! unwinds into its caller, because we convert every failure to a value. Errors are the numbers of
-//! `errno.h`.
+//! unwinds into its caller. Failures are values, and errors are the numbers of `errno.h`. An
+//! exception that leaves a body of a loop ends the process (see `pool.rs`).
 
 mod budget;
 mod gang;
@@ -16,7 +16,7 @@ mod errno {
     #[cfg(not(windows))]
     pub(crate) use libc::{EAGAIN, EBUSY, ECANCELED, EDEADLK, EINVAL, EIO, ENOMEM};
 
-    /// Those of Microsoft's C library.
+    /// The numbers of Microsoft's C library.
     #[cfg(windows)]
     mod windows {
         use std::ffi::c_int;

@@ -56,7 +56,8 @@ impl<T> Shared<T> {
     }
 }
 
-/// Returns the number under which a loop is learned: the site, or the body if there is none.
+/// Returns the key of a loop: the address of its site, or that of its body if `site` is null. The
+/// pool remembers measurements of the loop under this key.
 fn site(site: *const c_void, body: *const c_void) -> u64 {
     let key = if site.is_null() { body } else { site };
     key.addr() as u64
@@ -256,7 +257,7 @@ pub unsafe extern "C" fn creel_for_2d(
     0
 }
 
-/// The number of leaves of a reduction, unless the caller chooses their length.
+/// The maximum number of leaves of a reduction, unless the caller chooses their length.
 const LEAVES: usize = 256;
 /// The alignment of a partial result, which is also the size of a cache line.
 const ALIGNMENT: usize = 64;

@@ -33,7 +33,7 @@ use humantime::DurationError;
 /// because that would panic.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 31_557_600);
 
-/// What an error suggests where nothing better is known.
+/// The advice in an error, with examples.
 const EXAMPLES: &str = "use for example 90m, 1.5s or 20ms";
 
 /// Parses a duration, for example `2h`, `90m`, `1.5s`, `20ms`, `1500us`, `250ns` or `1h 30m`.

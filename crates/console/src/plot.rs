@@ -176,9 +176,10 @@ impl Chart {
     ///
     /// ```
     /// # use creel_console::plot::{Chart, Series};
-    /// # let series = vec![Series { name: "p99".into(), points: vec![(50.0, 16.0), (200.0, 6000.0)] }];
-    /// # let chart = Chart { title: "p99".into(), x_label: "%".into(), y_label: "ms".into(), series };
-    /// assert!(chart.svg_on_decades().contains(">10000<"));
+    /// # let series = vec![Series { name: "p99".into(), points: vec![(50.0, 16.0), (200.0, 6000.0)]
+    /// }];
+    /// # let chart = Chart { title: "p99".into(), x_label: "%".into(), y_label: "ms".into(), series
+    /// }; assert!(chart.svg_on_decades().contains(">10000<"));
     /// ```
     pub fn svg_on_decades(&self) -> String {
         let mut range = self.range();

@@ -13,7 +13,7 @@ use std::{
     thread,
 };
 
-/// What a closure of [`broadcast`] learns about where it runs.
+/// The context of a closure of [`broadcast`]: the index of its thread, and the number of threads.
 pub struct BroadcastContext<'a> {
     worker: &'a WorkerThread,
     /// The borrow must not be used on another thread.
@@ -75,7 +75,8 @@ where
 /// Spawns calls of `op` on each thread of the current pool. A thread runs its call when it has
 /// finished what it is running. Returns at once.
 ///
-/// A panic of `op` is passed to the pool's panic handler.
+/// A panic of `op` is passed to the pool's panic handler. If the pool has no panic handler, it
+/// aborts the process.
 pub fn spawn_broadcast<OP>(op: OP)
 where
     OP: Fn(BroadcastContext<'_>) + Send + Sync + 'static,
@@ -83,7 +84,7 @@ where
     spawn_broadcast_in(&Registry::current(), op);
 }
 
-/// What the threads of a [`broadcast`] share, on the stack of its caller.
+/// The data that the threads of a [`broadcast`] share, on the stack of its caller.
 struct Shared<'a, OP, R> {
     latch: Latch,
     op: &'a OP,

@@ -333,7 +333,7 @@ impl<S> ThreadPoolBuilder<S> {
     fn threads(&self) -> usize {
         let asked = NonZeroUsize::new(self.threads);
         let asked = asked.or_else(|| number("RAYON_NUM_THREADS"));
-        // This name is older.
+        // rayon still accepts this older name of the variable.
         let asked = asked.or_else(|| number("RAYON_RS_NUM_CPUS"));
         let threads = asked.map_or_else(
             // Creel respects the process's mask of CPUs and its quota.
@@ -362,8 +362,8 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Sets the number of threads. Zero, the default, means the value of the environment variable
-    /// `RAYON_NUM_THREADS`. If that is not set, the pool has one thread per core that the process
-    /// may use.
+    /// `RAYON_NUM_THREADS`, or of the older `RAYON_RS_NUM_CPUS`. If neither is set, the pool has
+    /// one thread per core that the process may use.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = num_threads;
         self

@@ -2,7 +2,8 @@
 
 use crossbeam_deque::{Injector, Steal};
 
-/// A job in a queue. It is run exactly once, because it does nothing when it is dropped.
+/// A job in a queue. It must be run exactly once. Dropping it does not run it, and does not free
+/// what it owns.
 #[derive(Clone, Copy)]
 pub(crate) struct JobRef {
     data: *const (),

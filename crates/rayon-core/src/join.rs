@@ -3,11 +3,12 @@
 use crate::registry::{Registry, WorkerThread};
 use std::marker::PhantomData;
 
-/// The context of a closure of [`join_context`]. It says whether the closure runs on another thread.
+/// The context of a closure of [`join_context`]. It says whether the closure runs on another
+/// thread.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
-    /// It belongs to its thread.
+    /// The context must not be used on another thread.
     thread: PhantomData<*mut ()>,
 }
 

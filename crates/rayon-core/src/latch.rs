@@ -35,7 +35,8 @@ impl Waiter {
     }
 }
 
-/// Opens when a number of jobs are done. The thread that has created it waits for that.
+/// A latch that opens when a number of jobs are done. Only the thread that has created it waits for
+/// it.
 pub(crate) struct Latch {
     /// The number of jobs that are not done. It is `SeqCst`, because a waiter checks it before it
     /// sleeps.

@@ -42,12 +42,12 @@ pub use spawn::{spawn, spawn_fifo};
 
 use registry::{Registry, WorkerThread};
 
-/// What [`yield_now`] or [`yield_local`] has done.
+/// The result of [`yield_now`] or [`yield_local`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
-    /// It has run a job.
+    /// The function has run a job.
     Executed,
-    /// There was no job.
+    /// The function has found no job.
     Idle,
 }
 
@@ -101,9 +101,9 @@ pub fn yield_local() -> Option<Yield> {
     WorkerThread::current().map(|worker| Yield::new(worker.run_own()))
 }
 
-/// Returns the Creel pool that the current pool runs on, as a [handle](creel::Pool::handle). You can
-/// use it for everything that Creel has and rayon has not, for example tasks and statistics. Do not
-/// resize it, because the number of rayon's threads is fixed.
+/// Returns the Creel pool that the current pool runs on, as a [handle](creel::Pool::handle). You
+/// can use it for everything that Creel has and rayon has not, for example tasks and statistics. Do
+/// not resize it, because the number of rayon's threads is fixed.
 ///
 /// rayon-core has no such function.
 ///

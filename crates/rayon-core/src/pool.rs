@@ -81,7 +81,8 @@ impl ThreadPool {
         self.registry.worker().map(|worker| worker.index)
     }
 
-    /// Returns whether the deque of the calling thread has jobs, if the thread belongs to this pool.
+    /// Returns whether the deque of the calling thread has jobs, if the thread belongs to this
+    /// pool.
     #[inline]
     pub fn current_thread_has_pending_tasks(&self) -> Option<bool> {
         self.registry.worker().map(|worker| worker.has_jobs())
@@ -183,8 +184,8 @@ impl ThreadPool {
             .map(|worker| Yield::new(worker.run_any()))
     }
 
-    /// Does the same as [`yield_local`](crate::yield_local()), if the calling thread belongs to this
-    /// pool.
+    /// Does the same as [`yield_local`](crate::yield_local()), if the calling thread belongs to
+    /// this pool.
     pub fn yield_local(&self) -> Option<Yield> {
         self.registry
             .worker()

@@ -1,13 +1,14 @@
 //! A pool of threads: the Creel pool, and the queues of jobs that its workers take.
 //!
-//! | what | where it runs |
+//! | work | where it runs |
 //! |---|---|
 //! | `join`, and all of rayon's iterators | Creel's own joins (`creel::Joiner`) |
 //! | `spawn`, jobs of a scope, work from outside threads | the queues of this module, which are a [`creel::Source`] of the pool |
 //! | `broadcast` | the inboxes of Creel's workers |
 //!
 //! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest, or with
-//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a shared queue.
+//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a
+//! shared queue.
 
 use crate::{
     builder::Handlers,
@@ -56,7 +57,7 @@ impl Queues {
         (Arc::new(queues), deques)
     }
 
-    /// Takes a job of another thread than `own`.
+    /// Takes a job of another thread than `own`, or one that a thread from outside has pushed.
     fn steal_for(&self, own: usize) -> Option<JobRef> {
         let others = (own + 1..self.stealers.len()).chain(0..own);
         for other in others {
@@ -94,7 +95,7 @@ impl Source for Queues {
 /// The thread that has called `ThreadPoolBuilder::use_current_thread`. It is thread 0 of its pool.
 struct Member {
     thread: Thread,
-    /// What `broadcast` sends to it.
+    /// The calls that broadcasts send to this thread.
     inbox: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
 }
 

@@ -143,8 +143,8 @@ impl<'scope> Base<'scope> {
         let job = Arc::new(Job { f, scope });
         for index in 0..threads {
             let data = Arc::into_raw(Arc::clone(&job));
-            // SAFETY: the closure is `Send` and `Sync`, and what it borrows outlives `'scope`, which
-            // ends after the latch is open. Panics are caught.
+            // SAFETY: the closure is `Send` and `Sync`, and what it borrows outlives `'scope`,
+            // which ends after the latch is open. Panics are caught.
             let job = unsafe { JobRef::new(data, run::<F>) };
             // SAFETY: each job runs once.
             self.registry.send(index, move || unsafe { job.run() });

@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Spawns a closure on the current pool. Returns at once. The calling thread, if it belongs to the
 /// pool, runs the jobs that it has spawned in reverse order, the newest first.
 ///
-/// A panic of the closure is passed to the pool's panic handler. If there is none, it aborts the
-/// process.
+/// A panic of the closure is passed to the pool's panic handler. If the pool has no panic handler,
+/// it aborts the process.
 ///
 /// ```
 /// let (sender, receiver) = std::sync::mpsc::channel();

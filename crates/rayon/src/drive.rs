@@ -93,8 +93,8 @@ impl<P: Producer, C: Consumer<P::Item>> Tree<P, C, C::Result, C::Reducer> {
         }
     }
 
-    /// Cuts `len` items into `pieces` pieces of equal length. Each cut is as close to the middle as
-    /// possible.
+    /// Cuts `len` items into `pieces` pieces whose lengths differ by at most one. Each cut is as
+    /// close to the middle as possible.
     fn cut(&mut self, len: usize, pieces: usize, producer: P, consumer: C) {
         if pieces == 1 {
             self.leaves.push(Leaf::Ready(producer, consumer));

@@ -65,7 +65,7 @@ mod libc {
     }
 }
 
-/// Ends the program. The library has no code that panics, but a library without Rust's standard
+/// Never returns. The library has no code that panics, but a library without Rust's standard
 /// library must define this function.
 #[cfg(creel_shim_library)]
 #[panic_handler]
@@ -81,7 +81,8 @@ const NEXT_LIBRARIES: *mut c_void = ptr::without_provenance_mut(usize::MAX);
 /// The largest number of CPUs that we report.
 const CPUS_MAX: i64 = 65_535;
 
-/// The number from the environment. It is 0 if there is none, and -1 before the first lookup.
+/// The number from the environment. It is 0 if the variable is missing or invalid, and -1 before
+/// the first lookup.
 static CPUS: AtomicI64 = AtomicI64::new(-1);
 
 /// Returns the number to report, or `None` to call libc.
@@ -106,7 +107,8 @@ fn from_environment() -> i64 {
     // SAFETY: The address is that of libc's `getenv`, which has this type.
     let getenv: libc::Getenv = unsafe { transmute(address) };
     // SAFETY: The name ends with NUL. Like every reader of the environment, we rely on no other
-    // thread changing it at the same time. We read it before the program starts threads.
+    // thread changing it at the same time. The first call of one of our functions reads it, and
+    // later calls use the stored number.
     let value = unsafe { getenv(c"CREEL_CPUS".as_ptr()) };
     if value.is_null() {
         return 0;

@@ -458,7 +458,7 @@ impl Sim {
         }
     }
 
-    /// Sets the seed of all that is random.
+    /// Sets the seed of all random choices.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -93,8 +93,7 @@ pub struct Costs {
 ///   and Memory Subsystem".
 /// - `smt_percent`: 60, an estimate that we did not verify. It depends on the code.
 /// - `syscall`, `sleep`, `wake`, `idle_exit`, `switch`, `spawn`, `clock`: estimates of the usual
-///   order of magnitude. We did not find a source with all of them on one machine. The machine
-///   `here` measures them instead.
+///   order of magnitude. We did not find a source with all of them on one machine.
 const LINUX: Costs = Costs {
     hit: 1,
     rmw: 5,
@@ -121,7 +120,7 @@ const LINUX: Costs = Costs {
 };
 
 impl Machine {
-    /// Returns a machine by its name, or `None` if there is none with this name.
+    /// Returns a machine by its name, or `None` if the name is unknown.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (topology, costs) = match name {

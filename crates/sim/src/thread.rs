@@ -256,7 +256,8 @@ impl<T: 'static> LocalKey<T> {
         f(&value)
     }
 
-    /// Calls `f` with the value of the current thread, or returns `None` if it has been dropped.
+    /// Calls `f` with the value of the current thread, or returns an error if the thread has
+    /// dropped the value.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> std::result::Result<R, Dropped> {
         self.value().map(|value| f(&value)).ok_or(Dropped)
     }

@@ -3,8 +3,8 @@
 use crate::engine;
 use std::time::Duration;
 
-/// Returns the virtual time in nanoseconds since the start of the simulation. Reading it costs what
-/// the machine says. Outside a simulation it is always 0.
+/// Returns the virtual time in nanoseconds since the start of the simulation. A call takes the time
+/// `clock` of the simulated machine. Outside a simulation it returns 0.
 #[must_use]
 pub fn now_ns() -> u64 {
     engine::read_clock()

@@ -15,7 +15,7 @@
 use crate::summary::student_t_95;
 use serde::{Deserialize, Serialize};
 
-/// A ratio below this factor is never a difference.
+/// A ratio that is closer to one than this factor (or its inverse) is never a difference.
 pub const FACTOR_MIN: f64 = 1.05;
 
 /// Two subjects are the same only if we would have seen a difference by this factor.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The binary logarithm of the number of parts of a power of two.
 const PART_BITS: u32 = 7;
 const PARTS: usize = 1 << PART_BITS;
-/// The binary logarithm of the upper bound, which is 69 s. Larger values share the last counter.
+/// The binary logarithm of the upper bound, which is 68.7 s. Larger values share the last counter.
 const VALUE_BITS: u32 = 36;
 /// The number of counters. Each value below `2 * PARTS` has its own counter, and each power of two
 /// above has `PARTS` counters.
@@ -53,7 +53,7 @@ fn value_of(index: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Adds a value in nanoseconds. Values above 68 s count as 68 s in quantiles.
+    /// Adds a value in nanoseconds. Values above 68.7 s count as 68.7 s in quantiles.
     #[inline]
     pub fn record(&mut self, nanos: u64) {
         self.counters[index_of(nanos)] += 1;

@@ -1,8 +1,8 @@
 //! Statistics that the programs share.
 //!
 //! We use them to summarise a few runs, to decide whether two programs differ, and to record the
-//! times of millions of audio buffers. For example, `creel-bench` uses [`Estimate`], and `creel-cast`
-//! uses [`Histogram`].
+//! times of millions of audio buffers. For example, `creel-bench` uses [`Estimate`], and
+//! `creel-cast` uses [`Histogram`].
 //!
 //! | module | for |
 //! |---|---|

@@ -4,9 +4,9 @@
 //! return [`Error::Unsupported`], for example on macOS, which has no masks. You can then run
 //! unpinned.
 //!
-//! On Windows, PU number 64 × g + n is the processor n of the processor group g. A thread has a mask
-//! within one group. If you pass PUs of several groups to [`set`], it uses those of the thread's own
-//! group, or of the first group of the set if there are none.
+//! On Windows, PU number 64 × g + n is the processor n of the processor group g. A thread has a
+//! mask within one group. If you pass PUs of several groups to [`set`], it uses those of the
+//! thread's own group, or of the first group of the set if there are none.
 
 use crate::system;
 use crate::types::{CpuSet, Error};
@@ -34,11 +34,12 @@ pub fn current() -> Result<CpuSet, Error> {
 /// Returns the PUs on which this process may run, by OS index. This is the mask of the calling
 /// thread, unless OpenMP has narrowed it.
 ///
-/// If `OMP_PROC_BIND`, `OMP_PLACES`, `GOMP_CPU_AFFINITY` or `KMP_AFFINITY` is set, an OpenMP runtime
-/// pins the main thread to one place when it is loaded. It does that to divide its PUs among its own
-/// threads, so the rest of the process may still use all places. If the mask of the calling thread is
-/// inside of OpenMP's places, this function therefore returns all of them. It finds libgomp, libomp
-/// and libiomp5, if they are visible to the whole process or were loaded under their usual names.
+/// If `OMP_PROC_BIND`, `OMP_PLACES`, `GOMP_CPU_AFFINITY` or `KMP_AFFINITY` is set, an OpenMP
+/// runtime pins the main thread to one place when it is loaded. It does that to divide its PUs
+/// among its own threads, so the rest of the process may still use all places. If the mask of the
+/// calling thread is inside of OpenMP's places, this function therefore returns all of them. It
+/// finds libgomp, libomp and libiomp5, if they are visible to the whole process or were loaded
+/// under their usual names.
 ///
 /// A thread that was narrowed in any other way, for example by the program itself, keeps its mask.
 ///

@@ -45,7 +45,7 @@ pub enum LimitKind {
     Cpuset,
     /// The affinity mask of the thread.
     Affinity,
-    /// The CPU quota of a control group.
+    /// The CPU quota of a control group, or on Windows the CPU rate of a job object.
     Quota,
     /// The maximum number of threads and processes of a control group or a user.
     Tasks,
@@ -93,7 +93,8 @@ impl LimitKind {
 pub struct Limit {
     /// The kind of the limit.
     pub kind: LimitKind,
-    /// The file that sets the limit. It is empty if no file does.
+    /// The file that sets the limit. It is empty if no file does. For the CPU rate of a Windows job
+    /// object, it is a description.
     pub path: String,
     /// The value in the file, or a number of cores.
     ///
@@ -172,8 +173,8 @@ impl Budget {
     /// use creel_topology::{Budget, Machine, Rounding};
     ///
     /// let machine = Machine::detect()?;
-    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine, how));
-    /// assert!(floor.workers() <= ceil.workers());
+    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine,
+    /// how)); assert!(floor.workers() <= ceil.workers());
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn rounded(machine: &Machine, rounding: Rounding) -> Budget {
@@ -274,8 +275,8 @@ impl Budget {
     /// Returns all limits. The list is never empty.
     ///
     /// Their order is: the machine's cores, the cpusets that narrow them from the outermost group
-    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks, the memory,
-    /// and the explicit number.
+    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks that are
+    /// below the number of cores, the memory, and the explicit number.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};

@@ -25,9 +25,9 @@
 //!
 //! **Invariants.** No environment variable changes a result. (We look at those of OpenMP to see
 //! whether its runtime may have bound this thread.) We place workers only on PUs that the caller
-//! allows. Reading a machine is bounded, and no file can make [`Machine::detect`] fail. A hostile tree
-//! gives a machine with notes, or [`Error::NoMachine`] if it lists no CPU, and never a panic or an
-//! endless read.
+//! allows. Reading a machine is bounded, and no file can make [`Machine::detect`] fail. A hostile
+//! tree gives a machine with notes, or [`Error::NoMachine`] if it lists no CPU, and never a panic
+//! or an endless read.
 //!
 //! **Left out on purpose.** Memory binding, devices, and distances between NUMA nodes. We use the
 //! distances only to find the nearest PUs of a node without PUs.

@@ -1,6 +1,6 @@
 //! The process that runs the commands, one after the other.
 //!
-//! `creel measure` starts itself a second time for this, with the hidden command `measure-runner`.
+//! `creel measure` starts itself a second time for this, with the hidden command `measure-one`.
 //! The process starts before we parse anything, because each command starts with the memory that
 //! its parent has allocated. It adopts orphans (it is a *subreaper*). Therefore it can wait for
 //! children that outlive their parent, and count them. It ends those that stay too long, and

@@ -5,8 +5,8 @@
 //! default configuration of the runtime to its stack. Then it stores there which options are
 //! accepted, and the options of the program. GHC compiles it without optimisation, so its
 //! instructions are always the same. If a byte differs, or on another processor than x86-64, we
-//! report nothing. We are that strict because a program may fail with an option too many, or
-//! mistake it for an argument of its own.
+//! report the accepted options as unknown. We are that strict because a program may fail with an
+//! option too many, or mistake it for an argument of its own.
 //!
 //! Sources: GHC's linker step and `rts/include/RtsAPI.h` (`RtsConfig`, `RtsOptsEnabledEnum`).
 

@@ -30,7 +30,7 @@ pub enum Runtime {
     Pigz,
     Xz,
     Zstd,
-    /// A shell script of which we do not know the programs.
+    /// A shell script, which may start programs that we do not know.
     Shell,
     Unknown,
 }

@@ -292,7 +292,7 @@ impl Scene {
         self.seed.unwrap_or(1)
     }
 
-    /// Returns the paths of all input files.
+    /// Returns the paths of the network file and the demand file, if they are files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let demand = self.travellers.demand.as_deref();
         let demand = demand.filter(|name| !matches!(*name, "laps" | "gravity"));
@@ -363,8 +363,8 @@ impl Scene {
         Ok(Arc::new(network))
     }
 
-    /// Returns the plans of all travellers and their names. Uses the file of prepared plans, if there
-    /// is one.
+    /// Returns the plans of all travellers and their names. Uses the file of prepared plans, if
+    /// there is one.
     pub fn plans(
         &self,
         network: &Arc<Network>,

@@ -48,8 +48,8 @@ pub fn plans(
     plans_with_progress(pool, network, router, gravity, &|_| {})
 }
 
-/// Like [`plans`]. `done` receives the number of cars that have been routed since its last call, for
-/// a progress bar.
+/// Like [`plans`]. `done` receives the number of cars that have been routed since its last call,
+/// for a progress bar.
 ///
 /// # Errors
 /// Returns an error if the plans do not fit into their 32-bit encoding.

@@ -152,7 +152,7 @@ pub struct Traveller {
 }
 
 impl Plans {
-    /// Packs the plans that `traveller` returns for the numbers 0 to `cars`, in parallel on the
+    /// Packs the plans that `traveller` returns for the numbers below `cars`, in parallel on the
     /// pool. The result does not depend on the number of workers. A traveller without trips is
     /// allowed.
     ///

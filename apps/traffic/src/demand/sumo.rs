@@ -15,7 +15,8 @@ use std::collections::{HashMap, HashSet};
 /// The maximum number of vehicles of a flow.
 const FLOW_MAX: f64 = 1e7;
 
-/// Attributes that select a lane or a speed. A queue model has neither.
+/// Attributes that do not change how a car drives in a queue model, for example its lane, its speed
+/// at the departure or its colour.
 const COSMETIC: [&str; 14] = [
     "id",
     "type",

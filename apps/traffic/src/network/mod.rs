@@ -195,8 +195,8 @@ pub struct RawNetwork {
     pub programs: Vec<Program>,
     /// The movements at priority junctions that yield to others.
     pub yields: Vec<Yield>,
-    /// The time that a car takes inside the junction at the end of each link. It is empty if the file
-    /// has no lanes inside junctions.
+    /// The time that a car takes inside the junction at the end of each link. It is empty if the
+    /// file has no lanes inside junctions.
     pub inner_ms: Vec<Ms>,
     /// The links of each roundabout. A car that enters a roundabout leaves a free place on it, so
     /// that the cars on it can always move.
@@ -255,8 +255,10 @@ impl Network {
         Self::with_tiles(raw, TILE_JUNCTIONS)
     }
 
-    /// Like [`new`](Self::new), with at most `tile_junctions` junctions per tile. The results of a
-    /// simulation do not depend on the size of the tiles.
+    /// Like [`new`](Self::new), with at most `tile_junctions` junctions per tile. A tile can be
+    /// larger only if links shorter than [`LINK_TIME_MS_MIN`] connect its junctions, because such
+    /// links never lead to another tile. The results of a simulation do not depend on the size of
+    /// the tiles.
     ///
     /// # Errors
     /// Returns an error that names the first invalid element.
@@ -404,7 +406,7 @@ impl Network {
     }
 
     /// Returns the number of links that take [`LINK_TIME_MS_MIN`] although they are shorter. This
-    /// happens only if more junctions than fit into a tile are connected by such links.
+    /// happens only if such links connect more junctions than the largest possible tile can hold.
     pub fn raised_links(&self) -> usize {
         self.raised.iter().filter(|&&raised| raised).count()
     }

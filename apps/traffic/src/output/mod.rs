@@ -134,7 +134,7 @@ impl Filter {
     }
 }
 
-/// Formats seconds with three decimals.
+/// Formats a time in seconds, with three decimals.
 fn seconds(ms: Ms) -> String {
     format!("{}.{:03}", ms / 1000, ms % 1000)
 }

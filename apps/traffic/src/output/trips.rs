@@ -11,7 +11,7 @@ use std::io::{self, Write};
 struct Trip {
     /// The time at which the trip began.
     wanted_ms: Ms,
-    /// The time at which the car entered its first road, and the name of that road.
+    /// The time at which the car entered its first road, and the number of that road.
     entered: Option<(Ms, u32)>,
     length_mm: u64,
     /// The time that the roads take in free flow.

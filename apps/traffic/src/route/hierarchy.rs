@@ -137,8 +137,8 @@ impl Hierarchy {
         weights
     }
 
-    /// Returns the lowest rank that an arc of a rank leads to. All ranks that can be reached by arcs
-    /// are reached by going from parent to parent.
+    /// Returns the lowest rank that an arc of a rank leads to. All ranks that can be reached by
+    /// arcs are reached by going from parent to parent.
     #[inline]
     pub fn parent(&self, low: u32) -> Option<u32> {
         self.arcs(low).next().map(|arc| self.head[arc])

@@ -246,7 +246,8 @@ impl TileBuilder<'_> {
         }
     }
 
-    /// Adds the end entry to the list of junctions and releases unused memory.
+    /// Builds the right of way, adds the end entry to the list of junctions, and releases unused
+    /// memory.
     fn finish(&mut self, physics: &Physics) {
         let tile = &mut self.tile;
         let entries: Vec<u32> = (tile.first_link..).take(tile.entries.len()).collect();

@@ -357,7 +357,8 @@ impl Simulation {
         }
     }
 
-    /// Sends a car to another junction on the quickest route in free flow that avoids closed roads.
+    /// Sends a car to another junction on the quickest route in free flow. The route contains a
+    /// closed road only if no other route exists.
     ///
     /// # Errors
     /// Returns an error if there is no such route, or if [`set_route`](Self::set_route) fails.

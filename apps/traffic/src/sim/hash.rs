@@ -152,9 +152,10 @@ impl Tile {
 }
 
 impl Simulation {
-    /// Returns a hash of everything that influences later results. It is equal for any number of
-    /// workers, balance, placement, tile size and window length, on every machine. You can compare
-    /// it to check that two copies are in step, as `examples/lockstep.rs` does.
+    /// Returns a hash of the state: cars, links, junctions and totals. The parameters of the car
+    /// model and of rerouting are not part of it. The hash is equal for any number of workers,
+    /// balance, placement, tile size and window length, on every machine. You can compare it to
+    /// check that two copies are in step, as `examples/lockstep.rs` does.
     pub fn hash(&self, loops: &Pool) -> u64 {
         let tiles = loops.map(&self.tiles, |tile| tile.hash(self));
         let Tally {

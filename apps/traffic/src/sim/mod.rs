@@ -123,9 +123,9 @@ pub struct Event {
     pub car: u32,
     /// The kind of event.
     pub kind: EventKind,
-    /// The link. For [`EventKind::Departed`] it is the link that the car wants to enter. For
-    /// [`EventKind::Arrived`] it is the link that the car came from. It is [`NO_ROAD`] if the trip
-    /// has no links.
+    /// The link. For [`EventKind::Departed`] and [`EventKind::SteppedAside`] it is the link that
+    /// the car wants to enter. For [`EventKind::Arrived`] it is the link that the car came from. It
+    /// is [`NO_ROAD`] if the trip has no links.
     pub link: u32,
 }
 

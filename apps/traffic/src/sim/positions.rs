@@ -13,9 +13,9 @@ use crate::network::Network;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct CarPosition {
-    /// The coordinates, in the unit of the network.
+    /// The coordinate to the east, in the unit of the network.
     pub x: f64,
-    /// The coordinate to the north.
+    /// The coordinate to the north, in the same unit.
     pub y: f64,
     /// The number of the car.
     pub car: u32,
@@ -53,7 +53,7 @@ impl Region {
     }
 }
 
-/// The geometry of a link, by exit.
+/// The geometry of a link.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     from: [f64; 2],
@@ -61,13 +61,13 @@ struct Line {
     heading: f32,
     speed: f32,
     free_flow_ms: f32,
-    /// The share of the link that a standing car occupies, divided by the number of lanes.
+    /// The length of road that a standing car occupies, as a share of the link.
     step: f32,
     link: u32,
     lanes: u32,
 }
 
-/// Everything about positions that follows from the network and the plans.
+/// The geometry of all links, which follows from the network and the car model.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     /// The lines of each tile, by exit.

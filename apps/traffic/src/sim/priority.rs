@@ -143,8 +143,8 @@ impl RightOfWay {
         })
     }
 
-    /// Returns whether a movement enters a roundabout from outside. `NONE16` stands for the entry
-    /// queue.
+    /// Returns whether a movement enters a roundabout from outside. The exit is `ENTRY_QUEUE` for a
+    /// car in an entry queue.
     pub fn enters_ring(&self, exit: u16, entry: u16) -> bool {
         let ring = |rings: &[u32], of: u16| rings.get(usize::from(of)).copied().unwrap_or(NONE);
         let inside = ring(&self.ring_of_entry, entry);
@@ -155,12 +155,14 @@ impl RightOfWay {
 /// Collects the right of way of a tile.
 #[derive(Default)]
 pub(super) struct Builder {
-    /// For each exit and entry: what the movement yields to.
+    /// The exit and the entry of each movement, and the movements that it yields to. They are
+    /// `None` if the movement is listed only because others yield to it.
     movements: Vec<(u16, u16, Option<Yield>)>,
 }
 
 impl Builder {
-    /// Adds the movements of a junction. `exit` and `entry` return the numbers of links in the tile.
+    /// Adds the movements of a junction. `exit` and `entry` return the numbers of links in the
+    /// tile.
     pub fn junction(
         &mut self,
         yields: &[Yield],
@@ -176,7 +178,8 @@ impl Builder {
         }
     }
 
-    /// Builds the right of way. `link_of_exit` and `link_of_entry` return the links of the tile.
+    /// Builds the right of way. `exits` and `entries` contain the link of each exit and entry of
+    /// the tile.
     pub fn finish(
         mut self,
         network: &Network,
@@ -326,9 +329,9 @@ impl Tile {
     /// Returns the waiter for a link whose turn it is, and the waiter before it in the ring.
     ///
     /// Movements that yield come last. Otherwise the waiters share the link in proportion to their
-    /// capacities. Each waiter has a tag, which grows by its headway each time that it waits for the
-    /// same link again. The lowest tag has its turn. If all headways are equal, the waiters take
-    /// turns in the order in which they began to wait.
+    /// capacities. Each waiter has a tag, which grows by its headway each time that it waits for
+    /// the same link again. The lowest tag has its turn. If all headways are equal, the waiters
+    /// take turns in the order in which they began to wait.
     pub fn choose_waiter(&self, entry: u16) -> (u16, u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
         let first = self.next_waiter(entry, last);

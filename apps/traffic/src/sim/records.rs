@@ -40,7 +40,8 @@ pub(super) struct LinkExit {
     pub since: Ms,
     pub hole_ms: Ms,
     pub headway_ms: Ms,
-    /// The turn for the link `tag_of`, see [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
+    /// The tag that decides when this exit has its turn for the link `tag_of`, see
+    /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
     pub tag: u32,
     /// The next waiter for the same link, in a ring.
     pub next_waiter: u16,
@@ -73,8 +74,10 @@ pub(super) struct LinkEntry {
     pub holes: u32,
     /// The time at which the flow lets the next car enter.
     pub next_in: Ms,
-    /// The number of cars that can enter now. Holes on their way do not count.
+    /// The minimum time between two cars that enter, and between two holes that belong to one
+    /// record.
     pub headway_ms: Ms,
+    /// The number of cars that can enter now. Holes on their way do not count.
     pub free_storage: u16,
     /// The last of the waiters for storage, in a ring.
     pub last_waiter: u16,
@@ -353,7 +356,8 @@ pub(super) struct EntryQueue {
     pub entry: u16,
     /// The next waiter for the link.
     pub next_waiter: u16,
-    /// The turn for the link, see [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
+    /// The tag that decides when the queue has its turn for the link, see
+    /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
     pub tag: Option<u32>,
 }
 
@@ -362,7 +366,8 @@ pub(super) struct EntryQueue {
 pub(super) struct Crossings {
     /// The time of the last crossing, or 0.
     pub last: Ms,
-    /// The moving average of the time between two crossings, or 0 before the second one.
+    /// The moving average of the time between two crossings, or 0 before the first one. The first
+    /// crossing counts as [`MEAN_MS_MAX`](Self::MEAN_MS_MAX).
     pub mean_ms: Ms,
 }
 

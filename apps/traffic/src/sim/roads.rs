@@ -11,7 +11,7 @@ use creel::Pool;
 use std::sync::Arc;
 
 impl Simulation {
-    /// Returns a router for free flow that avoids closed roads.
+    /// Returns a router for free flow that uses closed roads only if there is no other way.
     pub(super) fn router_now(&self, pool: &Pool) -> Router {
         let network = &self.network;
         let free = || Router::from_times(pool, network, free_flow_times(network));
@@ -56,8 +56,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Sends all cars whose remaining route contains `link` along the quickest route in free flow
-    /// that avoids closed roads. Returns the number of cars whose route has changed.
+    /// Sends all cars whose remaining route contains `link` along the quickest route in free flow.
+    /// A new route contains a closed road only if no other route exists. Cars that cannot avoid
+    /// `link` keep their route. Returns the number of cars whose route has changed.
     pub fn reroute_around(&mut self, pool: &Pool, link: u32) -> usize {
         let mut affected = Vec::new();
         for tile in &self.tiles {

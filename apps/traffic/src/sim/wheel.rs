@@ -36,7 +36,8 @@ impl Wheel {
         self.taken[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// Returns the first non-empty slot from `from` to `until`, or `until` if there is none.
+    /// Returns the first non-empty slot from `from` on, or `until` if all slots before it are
+    /// empty.
     #[inline]
     pub fn next(&self, from: Ms, until: Ms) -> Ms {
         let mut slot = from;

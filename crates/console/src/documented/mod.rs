@@ -1,7 +1,7 @@
 //! Checks that the documents match a program.
 //!
-//! Each program calls [`check`] in a unit test. The check reads the command lines in the README, the
-//! guide, the documents and the program's own examples, and parses them with the program's own
+//! Each program calls [`check`] in a unit test. The check reads the command lines in the README,
+//! the guide, the documents and the program's own examples, and parses them with the program's own
 //! parser. Therefore a documented flag exists, and a documented value is accepted. The check also
 //! compares all `--help` texts with the file `help.txt` of the program.
 //!
@@ -240,8 +240,8 @@ fn check_line(command: &Command, line: &str, wrong: &mut dyn FnMut(String)) {
     }
 }
 
-/// Returns whether a word stands for another one, for example `FILE` or `--jobs=N`. The names of the
-/// values in the help are such words.
+/// Returns whether a word stands for another one, for example `FILE` or `--jobs=N`. The names of
+/// the values in the help are such words.
 fn is_placeholder(word: &str, names: &BTreeSet<String>) -> bool {
     let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
     word.contains(['…', '{']) || parts.any(|part| names.contains(part))

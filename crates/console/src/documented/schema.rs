@@ -40,8 +40,9 @@ pub fn check_schema(name: &str, schema: schemars::Schema) {
     );
 }
 
-/// Checks that the columns of a CSV row are the fields of a document. A field of a nested object is a
-/// column that has both names, with the unit at the end: `interval_ms.mean` is `interval_mean_ms`.
+/// Checks that the columns of a CSV row are the fields of a document. A field of a nested object is
+/// a column that has both names, with the unit at the end: `interval_ms.mean` is
+/// `interval_mean_ms`.
 ///
 /// # Panics
 ///

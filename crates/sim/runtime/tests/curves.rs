@@ -1,5 +1,5 @@
-//! Bounds of the curves, which fail if a change of the runtime makes it scale worse. Virtual time is
-//! exact, so these are not timed tests.
+//! Bounds of the curves, which fail if a change of the runtime makes it scale worse. Virtual time
+//! is exact, so these are not timed tests.
 
 use std::process::Command;
 

@@ -55,10 +55,10 @@ pub struct Machine {
 impl Machine {
     /// Reads the machine on which this thread runs, and the part of it that this thread may use.
     ///
-    /// On Linux, this reads some files, so it may block for some milliseconds. On Windows, it reports
-    /// cores, caches, packages, NUMA nodes, kinds of cores, affinity masks and the CPU rate of the
-    /// job object. On macOS, it reports cores, shared caches and kinds of cores. On FreeBSD, it
-    /// reports the affinity mask. On other systems, it reports only the number of PUs.
+    /// On Linux, this reads some files, so it may block for some milliseconds. On Windows, it
+    /// reports cores, caches, packages, NUMA nodes, kinds of cores, affinity masks and the CPU rate
+    /// of the job object. On macOS, it reports cores, shared caches and kinds of cores. On FreeBSD,
+    /// it reports the affinity mask. On other systems, it reports only the number of PUs.
     ///
     /// On Linux, this never fails, because no file may keep a program from starting. If a file is
     /// unusable or contradicts another, [`notes`](Machine::notes) says so. The affinity mask is the
@@ -85,9 +85,10 @@ impl Machine {
     /// Use it instead of [`detect`](Machine::detect) in a program that needs only the number of
     /// workers, for example to start other programs. It reads one file per core instead of a dozen.
     ///
-    /// In the result, packages, dies, caches and kinds are empty. One NUMA node holds all PUs, and
-    /// the logical order is that of the OS indices. The only known memory limits are those of
-    /// control groups.
+    /// On Linux, packages, dies, caches and kinds are empty in the result. One NUMA node holds all
+    /// PUs, and the logical order groups the PUs by core only. The only known memory limits are
+    /// those of control groups. On other systems, the result is that of
+    /// [`detect`](Machine::detect).
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -111,7 +112,8 @@ impl Machine {
         Ok(Machine::started(Path::new("/"), mask.as_ref(), detail))
     }
 
-    /// Reads the running system, which describes itself by a few calls. They all cost the same.
+    /// Reads the running system with a few system calls. We always read everything, because reading
+    /// less would not save a call.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn here(_: Detail) -> Result<Machine, Error> {
         let parts = system::parts();
@@ -285,7 +287,8 @@ impl Machine {
         &self.packages
     }
 
-    /// Returns the dies. The list is empty unless some package has several dies.
+    /// Returns the dies. The list is empty unless some package has several dies. A synthetic
+    /// machine lists the dies of its description in any case.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -421,8 +424,8 @@ impl Machine {
         units
     }
 
-    /// Returns notes on files that are unusable or contradict each other, and on facts that surprise
-    /// people. Each note is one line. The list is usually empty.
+    /// Returns notes on files that are unusable or contradict each other, and on facts that
+    /// surprise people. Each note is one line. The list is usually empty.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -542,8 +545,8 @@ fn shown_notes(notes: &[String]) -> Vec<String> {
 /// Returns the online PUs that the mask allows, or those that the cpusets allow if the mask is
 /// unknown. The result is never empty, unless the machine has no PU.
 ///
-/// The kernel keeps the mask inside of every cpuset. If a cpuset contradicts it, or leaves no PU, we
-/// ignore this cpuset and add a note.
+/// The kernel keeps the mask inside of every cpuset. If a cpuset contradicts it, or leaves no PU,
+/// we ignore this cpuset and add a note.
 fn allowed(parts: &mut Parts) -> CpuSet {
     let cpusets = || {
         let outermost_first = parts.constraints.iter().rev();

@@ -5,7 +5,7 @@
 //!
 //! - The PUs of every worker are a non-empty subset of the allowed PUs.
 //! - A core that a policy uses gets a second worker only if all of them have one.
-//! - Cores with the fewest workers come first.
+//! - Workers go to the cores with the lowest load first.
 //!
 //! The last two do not apply to a list, which is used exactly as given.
 
@@ -20,8 +20,8 @@ use crate::types::{CacheKind, CpuSet, Error};
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotAllowed`] if no allowed PU is online, or if a list names a PU that is not
-/// allowed.
+/// Returns [`Error::NotAllowed`] if no allowed PU is online, or if a list is empty, has an empty
+/// set or names a PU that is not allowed.
 ///
 /// ```
 /// use creel_topology::{place, Machine, Placement};
@@ -171,7 +171,8 @@ impl<'a> Placer<'a> {
         ranks.map(|&pu| CpuSet::from_iter([pu])).collect()
     }
 
-    /// Returns the cores of the smallest object of the machine that has enough of them.
+    /// Returns one core per worker, all of them from the smallest object of the machine that has
+    /// enough cores. If no object has enough, it returns the cores with the lowest load.
     fn nearest(&self, workers: usize) -> Vec<CpuSet> {
         let cores = self.least_loaded(&self.cores, workers);
         let inside = |object: &CpuSet| {

@@ -84,8 +84,8 @@ impl Cpuinfo {
 
     /// Returns the PUs of each core, or nothing unless every PU in `online` has one.
     ///
-    /// The number of a core is unique only within its package. We use it only if the package has
-    /// more siblings than cores, because otherwise each PU is a core.
+    /// The number of a core is unique only within its package. We ignore it if the package has as
+    /// many siblings as cores, because each PU is a core then.
     pub(crate) fn cores(&self, online: &CpuSet) -> Vec<CpuSet> {
         let groups = self.grouped(online, |processor| {
             let alone = processor.siblings.is_some() && processor.siblings == processor.cores;

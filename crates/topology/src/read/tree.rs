@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //!
-//! - Reading never fails. If a file exists and we cannot use it, its value is unknown, and a note
-//!   says so. A program must start even if `/sys` and `/proc` contain nonsense.
-//! - Every read is bounded in size and never blocks, even if the tree contains a FIFO, a device or a
-//!   loop of links. The whole tree is bounded too, because a hostile tree has many files.
+//! - Reading never fails. If a file exists and we cannot use it, its value is unknown. A note says
+//!   so, unless that is usual, for example if the user may not read the file. A program must start
+//!   even if `/sys` and `/proc` contain nonsense.
+//! - Every read is bounded in size and never blocks, even if the tree contains a FIFO, a device or
+//!   a loop of links. The whole tree is bounded too, because a hostile tree has many files.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File, OpenOptions};
@@ -82,7 +83,8 @@ impl Tree {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
-    /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing or contains something else.
+    /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing or contains something
+    /// else.
     pub(crate) fn list(&self, file: &str) -> Option<CpuSet> {
         self.valid(file, self.text(file)?.parse())
     }

@@ -9,7 +9,7 @@ pub(crate) fn parts() -> Option<Parts> {
     apple::machine(&value).or_else(super::only_pus)
 }
 
-/// Returns the value of an integer of sysctl, or `None` if there is none with this name.
+/// Returns the value of an integer of sysctl, or `None` if no integer has this name.
 fn value(name: &str) -> Option<u64> {
     let name = CString::new(name).ok()?;
     let mut bytes = [0u8; 8];

@@ -22,7 +22,8 @@ pub struct Package {
     pub pus: CpuSet,
 }
 
-/// A die of a package. Dies are listed only if some package has several.
+/// A die of a package. Dies are listed only if some package has several. A synthetic machine lists
+/// the dies of its description in any case.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -152,7 +153,8 @@ pub struct Kind {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KindSource {
-    /// The lists of the hybrid PMUs, `sys/devices/cpu_core/cpus` and `cpu_atom/cpus`.
+    /// The lists of the hybrid PMUs: `sys/devices/cpu_core/cpus`, `cpu_atom/cpus` and
+    /// `cpu_lowpower/cpus`.
     Pmu,
     /// The scheduler's `cpu_capacity`.
     Capacity,

@@ -20,10 +20,11 @@ pub(crate) struct Parts {
     pub(crate) notes: Vec<String>,
 }
 
-/// A limit that one file of one control group sets.
+/// A limit that one file sets: a file of a control group, or `/proc/self/limits`. On Windows, it is
+/// the CPU rate of the job object.
 #[derive(Debug, Clone)]
 pub(crate) struct Constraint {
-    /// The path of the file on the machine itself.
+    /// The path of the file on the machine itself, or a description on Windows.
     pub(crate) path: String,
     /// The distance to the process's own group: 0 for that group, 1 for its parent, and so on.
     pub(crate) generation: usize,

@@ -1,6 +1,6 @@
 //! Fuzzes the trees that a machine is read from. Containers, emulators and old kernels show files
-//! that are missing, empty, huge or unreadable, or that contradict each other. None of them may keep
-//! a program from starting.
+//! that are missing, empty, huge or unreadable, or that contradict each other. None of them may
+//! keep a program from starting.
 //!
 //! The property: `Machine::detect_in` always returns a machine, its allowed PUs are those of the
 //! thread's mask, and its budget has at least one worker, which every placement can place.

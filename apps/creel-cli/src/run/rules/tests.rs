@@ -1,4 +1,4 @@
-//! What the rules turn, for runtimes and budgets of every kind.
+//! Tests the settings and notes of the rules, for runtimes and budgets of every kind.
 
 use super::*;
 use crate::run::ghc::{Capabilities, Ghc, RtsOpts};
@@ -207,7 +207,7 @@ fn each_runtime_gets_its_own_knob() {
         "LOKY_MAX_CPU_COUNT=2",
     ];
     assert_knobs(Runtime::Python, &python);
-    // Those that could fail, or have no knob, get none.
+    // Programs that a setting could make fail, and programs without a knob, get no setting.
     for runtime in [
         Runtime::Jdk,
         Runtime::Xz,
@@ -226,7 +226,7 @@ fn each_runtime_gets_its_own_knob() {
     assert_eq!(self::knobs(Runtime::Make, &asked), ["MAKEFLAGS=-j5"]);
     assert_eq!(self::knobs(Runtime::Xz, &asked), ["XZ_DEFAULTS=-T5"]);
     assert_eq!(self::knobs(Runtime::Zstd, &asked), ["ZSTD_NBTHREADS=5"]);
-    // More than these the runtimes complain about.
+    // The runtimes complain about larger numbers.
     let many = Sizing {
         explicit: Some(200),
         ..SIZE

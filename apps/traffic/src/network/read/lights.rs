@@ -1,7 +1,7 @@
 //! Reads the traffic lights of SUMO networks.
 //!
-//! From the program of a traffic light, each edge gets the phases in which most of its movements have
-//! green or the yellow after it.
+//! From the program of a traffic light, each edge gets the phases in which most of its movements
+//! have green or the yellow after it.
 
 use crate::network::Ms;
 use std::collections::BTreeMap;
@@ -49,10 +49,10 @@ impl Light {
         self.phases.iter().map(|phase| phase.0).sum()
     }
 
-    /// Returns the green phases of each edge, the longest one first. Also returns the number of edges
-    /// that never have green. SUMO lets cars of such an edge pass only if the light is yellow or off
-    /// for it, so we treat its yellow and off phases like green. If it has only red, it gets the
-    /// whole cycle.
+    /// Returns the green phases of each edge, the longest one first. Phases in which the light is
+    /// off for an edge count as green. Also returns the number of edges that never have green. SUMO
+    /// lets cars of such an edge pass only if the light is yellow for it, so we treat its yellow
+    /// phases like green. If it has only red, it gets the whole cycle.
     pub fn greens(&self) -> (Greens, usize) {
         let cycle_ms = self.cycle_ms();
         let is_off = |state: &[u8]| state.iter().all(|letter| matches!(letter, b'o' | b'O'));

@@ -15,7 +15,7 @@ pub(super) struct Road {
 }
 
 /// A traffic light or sign at a node. The value says whether it applies only to cars that drive in
-/// the direction of the way (`false`) or against it (`true`).
+/// the direction of the way (`Some(false)`) or against it (`Some(true)`). `None` means both.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sign {
     Lights(Option<bool>),

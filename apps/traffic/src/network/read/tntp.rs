@@ -8,7 +8,7 @@ use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 /// A network with the numbers and units of a TNTP file.
 #[derive(Clone, Debug, Default)]
 pub struct Tntp {
-    /// The number of zones. Zones are the nodes from 0 to `zones`.
+    /// The number of zones. Zones are the nodes below this number.
     pub zones: u32,
     /// The number of nodes.
     pub nodes: u32,

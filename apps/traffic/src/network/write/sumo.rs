@@ -94,7 +94,8 @@ pub(super) fn write(network: &Network, to: &mut dyn Write) -> io::Result<()> {
     to.write_all(b"</net>\n")
 }
 
-/// Returns what a movement yields to, if it yields.
+/// Returns the [`Yield`] of a movement, which lists the movements with priority over it. Returns
+/// `None` if the movement does not yield.
 fn yields<'a>(network: &'a Network, junction: u32, turn: &Turn) -> Option<&'a Yield> {
     let mut all = network.yields(junction).iter();
     all.find(|one| (one.from, one.to) == (turn.from, turn.to))
@@ -260,7 +261,8 @@ fn write_junction(
     to.write_all(b"    </junction>\n")
 }
 
-/// Writes the right-of-way rules. At a stop every connection yields to all others.
+/// Writes the right-of-way rules. At a stop, every connection yields to all connections from other
+/// roads.
 fn requests(
     network: &Network,
     (junction, kind): (u32, &str),

@@ -7,8 +7,8 @@ use super::mounts::Version;
 use crate::read::tree::Tree;
 use crate::types::{Constraint, Rule};
 
-/// The smallest value that we take as unlimited memory, because version 1 writes a number near 2^63
-/// then.
+/// We treat a memory limit from this value on as unlimited, because version 1 writes a number near
+/// 2^63 if the group sets no limit.
 const UNLIMITED: u64 = 1 << 60;
 /// The capabilities that exempt a process from the limit on processes (SYS_ADMIN, SYS_RESOURCE).
 const EXEMPT: u64 = 1 << 21 | 1 << 24;
@@ -35,7 +35,7 @@ pub(super) fn tasks(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     Some((path, Rule::Tasks { most, now }))
 }
 
-/// Reads the memory limit, or `None` if there is none.
+/// Reads the memory limit, or returns `None` if the group sets no limit.
 pub(super) fn memory(tree: &Tree, group: &str, version: Version) -> Option<(String, Rule)> {
     let name = match version {
         Version::V1 => "memory.limit_in_bytes",

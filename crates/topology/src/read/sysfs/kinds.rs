@@ -58,7 +58,8 @@ pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> 
             Some(cut(values(tree, pus, source)?, source))
         });
     }
-    // On a machine with one kind of cores, sockets may differ in their caches.
+    // We use this source only to split further, because on a machine with one kind of cores the
+    // sockets may differ in their caches.
     if groups.len() > 1 {
         let source = KindSource::SharedCache;
         groups = split_all(groups, source, |pus| by_shared_cache(pus, caches));

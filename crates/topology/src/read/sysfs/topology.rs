@@ -57,8 +57,8 @@ fn rejoined(reported: Vec<Package>, nodes: &[NumaNode]) -> Vec<Package> {
     packages
 }
 
-/// Reads the dies. The list is empty if they are the same as the packages. Kernels that know no
-/// dies give each PU a die of its own with the number -1.
+/// Reads the dies. The list is empty if they are the same as the packages. Kernels that do not
+/// support dies report a die with the number -1 for each PU.
 pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Vec<Die> {
     let reported = partition(asked.iter(), |pu| {
         first_reported(tree, pu, ["die_cpus"]).map(|pus| &pus & asked)
@@ -86,7 +86,7 @@ fn first_reported<const N: usize>(tree: &Tree, pu: usize, names: [&str; N]) -> O
     })
 }
 
-/// Returns the number of an object. Kernels write -1 if the firmware gives none.
+/// Returns the number of an object. Kernels write -1 if the firmware gives no number.
 fn id(tree: &Tree, pu: usize, name: &str) -> Option<usize> {
     let number = tree.number(&format!("{CPU}/cpu{pu}/topology/{name}"))?;
     usize::try_from(number).ok()

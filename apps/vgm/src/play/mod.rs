@@ -156,7 +156,8 @@ pub struct TapBlock {
 /// The measurement of a voice at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VoiceMeter {
-    /// The loudest sample of a block, where 1 is full scale.
+    /// Half of the distance between the highest and the lowest sample of the measured sound, where
+    /// 1 is full scale.
     pub level: f32,
     /// The note of the voice.
     pub note: Note,
@@ -273,7 +274,7 @@ pub fn player_parts(
 pub const BUFFER: Duration = BLOCK_TIME.saturating_mul(BLOCKS as u32);
 
 /// Creates the parts of a player like [`player_parts`]. The renderer is up to `ahead` ahead of the
-/// device, in steps of 10 ms and at least two of them.
+/// device, in steps of 10 ms. We limit `ahead` to the range from 20 ms to 10 s.
 pub fn player_parts_ahead(
     queue: Queue,
     sample_rate: u32,

@@ -129,7 +129,7 @@ enum PartVoice {
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
-    /// The parts, in the order of the sequencer's listeners.
+    /// The parts, in the order of the sequencer's subscribers.
     voices: Vec<PartVoice>,
     fade: Fade,
     /// The next frame of the song.

@@ -26,7 +26,7 @@ const PACKETS_MAX: usize = 64;
 /// The number of frames between two adaptations of the lag. It is two seconds if a frame lasts 20
 /// ms.
 const ADAPT_FRAMES: u32 = 100;
-/// While the lag changes, we skip or repeat one sample in `STRETCH`.
+/// While the lag changes, a frame plays one sample in `STRETCH` more or fewer, by interpolation.
 const STRETCH: usize = 80;
 /// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;

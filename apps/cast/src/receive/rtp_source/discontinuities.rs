@@ -73,7 +73,7 @@ impl RtpSource {
     ///
     /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
     /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
-    /// pause of the sender during which its timestamps stood still.
+    /// difference of more than [`TIMESTAMP_JUMP`] between the timestamps and the arrival times.
     #[inline]
     pub(super) fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
         let expected = i64::from(self.step) * i64::from(ahead);

@@ -7,9 +7,9 @@
 //!
 //! After a stall, the packets that were held up arrive at once, and the lag is far too large. We
 //! then play faster by removing pitch periods, which keeps the pitch, and discard what exceeds 200
-//! ms. The lag is back within a second, whatever the length of the stall is and however often stalls
-//! recur. If packets recur that are late by a few frames, we wait a little longer before we do so,
-//! because the lag may still be necessary.
+//! ms. The lag is back within a second, whatever the length of the stall is and however often
+//! stalls recur. If packets recur that are late by a few frames, we wait a little longer before we
+//! do so, because the lag may still be necessary.
 //!
 //! The module `conceal` replaces missing samples, and `stretch` makes frames longer or shorter.
 //!

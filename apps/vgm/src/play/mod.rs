@@ -52,9 +52,9 @@ use crate::render::{Settings, TEMPO};
 
 /// The number of blocks per second of sound.
 const BLOCKS_PER_SECOND: u32 = 100;
-/// The usual number of blocks that are rendered ahead of the device. They last 200 ms, which is twice the
-/// longest time that we measured a thread to wait for a busy core. Commands do not wait for these
-/// blocks, because we drop them and render new ones.
+/// The usual number of blocks that are rendered ahead of the device. They last 200 ms, which is
+/// twice the longest time that we measured a thread to wait for a busy core. Commands do not wait
+/// for these blocks, because we drop them and render new ones.
 const BLOCKS: usize = 20;
 /// The maximum number of voices that are shown and can be muted. Further voices are always audible.
 pub const VOICES_MAX: usize = 64;

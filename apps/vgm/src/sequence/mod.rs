@@ -250,8 +250,8 @@ impl<'s> Sequencer<'s> {
     /// Creates a sequencer at the start of `song` for these subscribers.
     ///
     /// A subscriber consists of a chip and whether it receives each of the chip's lanes. Later
-    /// calls identify a subscriber by its index in `subscribers`. The subscribers of one chip must be
-    /// adjacent.
+    /// calls identify a subscriber by its index in `subscribers`. The subscribers of one chip must
+    /// be adjacent.
     pub fn new(
         song: &'s Song,
         subscribers: impl Iterator<Item = (Instance, [bool; LANES])>,

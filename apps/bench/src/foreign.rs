@@ -40,8 +40,9 @@ impl Foreign {
     }
 
     fn build(&self) -> Option<PathBuf> {
-        // The name is unpredictable, and the folder private. Otherwise, another user could prepare a
-        // program in it, which we would run. The folder stays, because cases run the program later.
+        // The name is unpredictable, and the folder private. Otherwise, another user could prepare
+        // a program in it, which we would run. The folder stays, because cases run the program
+        // later.
         let name = format!("creel-bench-{}-", self.file);
         let folder = tempfile::Builder::new()
             .prefix(&name)

@@ -1,5 +1,5 @@
-//! Threads like those of other programs on the same machine: one that spins on one PU, and some that
-//! compute and sleep in turn, like compilers.
+//! Threads like those of other programs on the same machine: one that spins on one PU, and some
+//! that compute and sleep in turn, like compilers.
 
 use std::hint::spin_loop;
 use std::sync::Arc;

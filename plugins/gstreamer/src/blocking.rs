@@ -37,8 +37,8 @@ pub struct BlockingAdapter {
     src: gst::Pad,
     fifo: Arc<Fifo>,
     counters: Arc<Counters>,
-    /// Whether the source pad is active. A flush that ends later must not start the thread again,
-    /// so that the lock is held while the thread is started.
+    /// Whether the source pad is active. A flush that ends after the deactivation must not start
+    /// the thread again. Therefore the lock is held while the thread is started.
     active: Mutex<bool>,
 }
 

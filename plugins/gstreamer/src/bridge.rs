@@ -3,7 +3,7 @@
 //!
 //! A proxy connects one sink with one source. Events and queries pass through it in both
 //! directions. An inter connection has one sink and any number of sources, which come and go. The
-//! elements of both kinds differ in that only, so that one macro defines them.
+//! two kinds differ only in the number of sources, so one macro defines the elements of both.
 
 use gst::glib;
 use gst::prelude::*;

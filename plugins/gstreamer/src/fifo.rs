@@ -1,10 +1,11 @@
 //! A queue of buffers and events between two streaming threads.
 //!
 //! It has three limits, of which the first that is reached counts. Events keep their place between
-//! the buffers and are never refused. If the queue is full, the caller waits: on a thread of a
-//! context by deferred work (see [`stream`](crate::stream)), elsewhere by blocking. A thread of a
-//! context cannot wait before it adds a buffer, since its caller expects the buffer to be taken.
-//! It adds the buffer and waits afterwards, so that its next buffer finds room.
+//! the buffers, and are accepted even if the queue is full. If the queue is full, the caller waits:
+//! on a thread of a context by deferred work (see [`stream`](crate::stream)), elsewhere by
+//! blocking. A thread of a context cannot wait before it adds a buffer, since its caller expects
+//! the buffer to be taken. It adds the buffer and waits afterwards, so that its next buffer finds
+//! room.
 
 use gst::glib;
 use gst::prelude::*;
@@ -180,7 +181,7 @@ impl Fifo {
         (inner.closed, inner.eos, inner.failed) = (None, false, false);
     }
 
-    /// Accepts items from now on, of senders that know about it.
+    /// Accepts items from now on, from senders that read [`Since`] after this call.
     pub(crate) fn start(&self) {
         let mut inner = self.lock();
         inner.since.starts += 1;
@@ -246,8 +247,8 @@ impl Fifo {
         self.notify_blocked(&inner);
     }
 
-    /// Removes all items. Sticky events that have not been pushed yet are put into the source pad
-    /// by the caller, to which they are returned in order.
+    /// Removes all items. Returns the sticky events among them in order, so that the caller can
+    /// store them in the source pad.
     pub(crate) fn clear(&self) -> Vec<gst::Event> {
         let mut inner = self.lock();
         let entries = std::mem::take(&mut inner.entries);
@@ -277,7 +278,8 @@ impl Fifo {
         self.lock().eos
     }
 
-    /// Adds an item. Waits if the queue is full and the item is not an event.
+    /// Adds an item. Waits if the queue is full and not leaky, and the item is not an event. On a
+    /// thread of a context, it adds the item at once, and the stream waits afterwards.
     ///
     /// # Errors
     ///

@@ -97,7 +97,8 @@ impl Gate {
         });
     }
 
-    /// Follows the state of the element, given its clock and base time.
+    /// Lets items pass at their times by this clock and base time, because the state becomes
+    /// PLAYING.
     pub(crate) fn play(&self, clock: Option<(gst::Clock, Time)>) {
         self.change(|inner| (inner.playing, inner.clock) = (true, clock));
     }
@@ -117,8 +118,9 @@ impl Gate {
         self.change(|inner| (inner.latency, inner.offset) = (latency, offset));
     }
 
-    /// Passes the item on at once if it is due. Otherwise keeps it and makes the stream wait. On a thread that belongs to no context, blocks until the item is due. `sync` says
-    /// whether items wait for the clock, rather than only for the state PLAYING.
+    /// Passes the item on at once if it is due. Otherwise keeps it and makes the stream wait. On a
+    /// thread that belongs to no context, blocks until the item is due. `sync` states whether items
+    /// wait for the clock, rather than only for the state PLAYING.
     pub(crate) fn handle<T: Gated>(
         element: &T,
         item: Item,

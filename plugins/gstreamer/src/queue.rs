@@ -302,8 +302,8 @@ impl Queue {
 
     fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         if query.is_serialized() {
-            // The answer must reflect everything that is in the queue. A thread that may block waits
-            // until the queue is empty. A thread of a context cannot wait.
+            // The answer must reflect everything that is in the queue. A thread that may block
+            // waits until the queue is empty. A thread of a context cannot wait.
             let empty = match in_step() {
                 true => self.fifo.is_empty(),
                 false => self.fifo.wait_until_empty(),

@@ -158,7 +158,8 @@ impl Keys {
         Poll::Pending
     }
 
-    /// Returns whether the press that is under way ends: by an event, or because the next one waits.
+    /// Returns whether the press that is under way ends: by an event, or because the next one
+    /// waits.
     fn ends(&self) -> bool {
         let mut waiting = self.lock();
         match waiting.0.front() {

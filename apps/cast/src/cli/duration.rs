@@ -36,7 +36,7 @@ const NANOS_MAX: u128 = 100 * 365 * 24 * HOUR;
 ///
 /// # Errors
 ///
-/// If the text is not a duration, or is longer than 100 years.
+/// Returns an error if the text is not a duration, or is longer than 100 years.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || {
         format!(

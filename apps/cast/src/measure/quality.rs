@@ -1,9 +1,9 @@
 //! The estimated quality of speech: the rating of the E-model, and the mean opinion score (MOS).
 //!
-//! We know the losses, including packets that were too late, and how they cluster. We do not know
-//! the delay of the network, so the delay is that of the receiver's own buffer. The result is
-//! therefore an upper bound. It exists only for telephone codecs, because the E-model has no values
-//! for others.
+//! We know the losses, including packets that were too late, and how they cluster. We know the
+//! delay of the network only if extended reports measure the round-trip time. Otherwise the delay
+//! is that of the receiver's own buffer, and the result is an upper bound. It exists only for
+//! telephone codecs, because the E-model has no values for others.
 //!
 //! Source: ITU-T G.107 (the E-model, with its default values), G.113 appendix I (the codecs), and
 //! R. Cole and J. Rosenbluth, "Voice over IP performance monitoring" (the impairment by delay).
@@ -35,7 +35,8 @@ fn codec(payload_type: u8) -> Option<Codec> {
 
 /// Returns the rating (R) and the mean opinion score of a stream.
 ///
-/// `lost` is the fraction of lost packets, and `run_packets` the mean number that was lost in a row.
+/// `lost` is the fraction of the packets that were lost or too late, and `run_packets` the mean
+/// number that was lost in a row.
 pub(crate) fn rating(
     payload_type: u8,
     lost: f64,

@@ -4,7 +4,8 @@
 //! packets until then, and passes them on afterwards. Sequence numbers are extended by their
 //! cycles. We compare a packet with the newest one:
 //!
-//! - A packet up to [`DROPOUT`] ahead is the new newest one. If it skips numbers, there is a gap.
+//! - A packet less than [`DROPOUT`] ahead is the new newest one. If it skips numbers, there is a
+//!   gap.
 //! - A packet at most [`MISORDER`] behind is a late packet or a duplicate. We distinguish the two
 //!   by a window of bits.
 //! - Any other packet is a stray. However, if the next packet follows it, the source has restarted.
@@ -15,8 +16,8 @@
 
 use super::bursts::{Bursts, LossRuns};
 
-/// A packet further ahead of the newest one is a stray, not the end of a gap. Source: A.1,
-/// MAX_DROPOUT.
+/// A packet that is this far ahead of the newest one, or further, is a stray, not the end of a gap.
+/// Source: A.1, MAX_DROPOUT.
 pub(crate) const DROPOUT: u16 = 3_000;
 /// A packet further behind the newest one is a stray, not a late packet. Source: A.1, MAX_MISORDER.
 pub(crate) const MISORDER: u16 = 100;

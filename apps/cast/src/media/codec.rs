@@ -5,8 +5,8 @@
 //!
 //! We know two deviations of the library (`audio-codec` 0.4.13):
 //!
-//! - Its A-law encoder rounds negative samples towards zero, and encodes the smallest of them, -8 to
-//!   -1, as positive. Because of this we have our own A-law encoder.
+//! - Its A-law encoder rounds negative samples towards zero, and encodes the smallest of them, -8
+//!   to -1, as positive. Because of this we have our own A-law encoder.
 //! - Its G.722 coders begin in another state than the recommendation requires, and we cannot set
 //!   that state from outside. The decoder's steps begin at 0 and 0 instead of 32 and 8, the
 //!   encoder's at 128 and 32. As a result, the first third of a second that we decode is not

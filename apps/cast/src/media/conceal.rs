@@ -1,5 +1,5 @@
-//! Conceals missing samples. We repeat the last pitch period of the voice, and fade it out within 60
-//! ms.
+//! Conceals missing samples. We repeat the last pitch period of the voice, and fade it out within
+//! 60 ms.
 //!
 //! Source: the idea to conceal by repeating pitch periods comes from ITU-T G.711 appendix I.
 

@@ -1,7 +1,7 @@
 //! DTMF: telephone keys, which travel in packets with a payload type of their own.
 //!
-//! Source: RFC 4733 section 2.3 (the payload), section 2.5.1.3 (long events in segments) and section
-//! 2.5.1.4 (the end is sent three times).
+//! Source: RFC 4733 section 2.3 (the payload), section 2.5.1.3 (long events in segments) and
+//! section 2.5.1.4 (the end is sent three times).
 
 /// The keys, indexed by their event numbers. The last one is a flash of the hook.
 const KEYS: &[u8; 17] = b"0123456789*#ABCD!";

@@ -7,9 +7,9 @@
 //!
 //! After a stall, the packets that were held up arrive at once, and the lag is far too large. We
 //! then play faster by removing pitch periods, which keeps the pitch, and discard what exceeds 200
-//! ms. The lag is back within a second, whatever the length of the stall is and however often stalls
-//! recur. If packets recur that are late by a few frames, we wait a little longer before we do so,
-//! because the lag may still be necessary.
+//! ms. The lag is back within a second, whatever the length of the stall is and however often
+//! stalls recur. If packets recur that are late by a few frames, we wait a little longer before we
+//! do so, because the lag may still be necessary.
 //!
 //! The module `conceal` replaces missing samples, and `stretch` makes frames longer or shorter.
 //!
@@ -26,7 +26,7 @@ const PACKETS_MAX: usize = 64;
 /// The number of frames between two adaptations of the lag. It is two seconds if a frame lasts 20
 /// ms.
 const ADAPT_FRAMES: u32 = 100;
-/// While the lag changes, we skip or repeat one sample in `STRETCH`.
+/// While the lag changes, a frame plays one sample in `STRETCH` more or fewer, by interpolation.
 const STRETCH: usize = 80;
 /// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;

@@ -16,8 +16,8 @@ pub(super) fn resample(from: &[i16], into: &mut [i16]) {
 }
 
 /// Removes `lag` samples of `from`, which has as many samples as `into` and the lag. The first half
-/// of the result fades from the samples before the removed ones to those after them. The pitch stays
-/// the same if the lag is a whole number of pitch periods.
+/// of the result fades from the samples before the removed ones to those after them. The pitch
+/// stays the same if the lag is a whole number of pitch periods.
 ///
 /// Source: the method is known as overlap-add.
 pub(super) fn remove(from: &[i16], lag: usize, into: &mut [i16]) {

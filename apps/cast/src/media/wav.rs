@@ -76,8 +76,8 @@ impl Sound {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be read, is not a WAV file, has no samples, or is not PCM
-    /// of 16 or 24 bits.
+    /// Returns an error if the file cannot be read, is not a WAV file, has no samples, or is not
+    /// PCM of 16 or 24 bits.
     pub fn read(path: &Path) -> Result<Sound, WavError> {
         let io = |error| WavError::Io(path.into(), error);
         let mut bytes = Vec::new();

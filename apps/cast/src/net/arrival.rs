@@ -1,8 +1,8 @@
 //! Converts the kernel's times of arrival to the clock of the program.
 //!
 //! The kernel states the time of arrival by the system's clock, which an administrator or NTP can
-//! set. Our figures use the monotonic clock. We therefore know the distance between the two clocks,
-//! and measure it again several times per second, and whenever a time is implausible.
+//! set. Our figures use the monotonic clock. We therefore measure the distance between the two
+//! clocks, and repeat this several times per second, and whenever a time is implausible.
 //!
 //! A time of arrival does not depend on when a context wakes up, so neither do the figures.
 

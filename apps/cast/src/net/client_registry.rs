@@ -8,8 +8,9 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 
 /// The clients of all streams. A client is identified by its first address. It receives stream n on
-/// port + n, or all streams on one port if the port is shared. For example, stream 2 of the client
-/// 10.0.0.1:5004 goes to 10.0.0.1:5006.
+/// port + n, or on port + 2 n if reports have a port of their own. If the port is shared, it
+/// receives all streams on one port. For example, stream 2 of the client 10.0.0.1:5004 goes to
+/// 10.0.0.1:5006.
 #[derive(Debug)]
 pub struct ClientRegistry {
     streams: Vec<Clients>,
@@ -76,7 +77,8 @@ impl ClientRegistry {
         self.streams[stream].clone()
     }
 
-    /// Returns the first address of each client, in the order in which the clients were added.
+    /// Returns the first address of each client, those with IPv4 addresses first, in the order in
+    /// which the clients were added.
     pub fn list(&self) -> Vec<SocketAddr> {
         self.streams.first().map(Clients::list).unwrap_or_default()
     }

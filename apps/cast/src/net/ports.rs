@@ -1,4 +1,5 @@
-//! Opens the receiving ports. There is one per stream, and some of them may fail to open.
+//! Opens the receiving ports, some of which may fail to open. Streams may have a port each, or
+//! share one.
 
 use crate::error::Error;
 use crate::net::options::{Options, receive_buffer};

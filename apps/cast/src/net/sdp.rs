@@ -14,7 +14,7 @@ use sdp_types::{Connection, Media, Session};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// The maximum number of groups that one connection may name.
+/// The maximum number of addresses that the connections of one media description may name.
 const GROUPS_MAX: usize = 256;
 /// The attributes for the direction of a stream.
 const DIRECTIONS: [&str; 4] = ["sendrecv", "sendonly", "recvonly", "inactive"];

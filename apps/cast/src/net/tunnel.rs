@@ -1,6 +1,6 @@
 //! Finds the UDP datagram in a captured packet, through the tunnels that networks put around it:
-//! PPPoE, MPLS, GRE, VXLAN, Geneve, GTP-U, and IP in IP. A library parses Ethernet, VLAN tags, IP
-//! and its extension headers.
+//! PPPoE, MPLS, GRE, VXLAN, Geneve, GTP-U, and IP in IP. A library parses IP and its extension
+//! headers. We skip Ethernet headers and VLAN tags ourselves.
 //!
 //! Source: RFC 2516 (PPPoE), RFC 3032 and RFC 4448 (MPLS and Ethernet over MPLS), RFC 2784 and RFC
 //! 2890 (GRE), RFC 7348 (VXLAN), RFC 1042 (SNAP), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
@@ -72,7 +72,8 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
     let other = Step::Found(Inner::Other);
     let sliced = match link {
         Link::Ethernet => {
-            // The library does not look behind these types, so we skip the tags ourselves.
+            // We skip the header and the tags ourselves, because the library does not look behind
+            // all EtherTypes that we know, such as MPLS.
             let Some((kind, rest)) = ethernet(bytes) else {
                 return other;
             };

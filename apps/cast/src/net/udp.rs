@@ -295,7 +295,7 @@ impl Outbox {
         self.unreachable.closed_ports()
     }
 
-    /// Returns why the system refused the first of them.
+    /// Returns why the system refused to send the first of the datagrams that it refused.
     pub(crate) fn first_error(&self) -> Option<String> {
         let mut families = self.families.iter().flatten();
         families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))

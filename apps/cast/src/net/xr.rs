@@ -67,11 +67,13 @@ impl Delay {
 pub(crate) struct VoipMetrics {
     /// The SSRC of the stream.
     pub(crate) ssrc: u32,
-    /// The fraction of the packets that were lost, and that arrived too late, in 256ths.
+    /// The fraction of the packets that were lost, in 256ths. It does not include packets that
+    /// arrived too late.
     pub(crate) lost: u8,
     /// The fraction of the packets that arrived too late, in 256ths.
     pub(crate) discarded: u8,
-    /// The fraction of the packets in bursts that were lost or late, in 256ths.
+    /// The fraction of the packets in bursts that were lost or late, in 256ths. Our own reports
+    /// only count lost packets here, because our bursts do not include late ones.
     pub(crate) burst_density: u8,
     /// The same fraction outside of bursts.
     pub(crate) gap_density: u8,

@@ -89,8 +89,8 @@ pub(super) struct Demux {
     accepts_all: bool,
     /// Whether there is one source only, and none on probation.
     is_alone: bool,
-    /// Whether the address of the current packet is that of the only source because we did not query
-    /// it.
+    /// Whether the address of the current packet is that of the only source because we did not
+    /// query it.
     is_guessed: bool,
     /// Whether we send reports, and when the next one is due.
     sends_reports: bool,

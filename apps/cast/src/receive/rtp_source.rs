@@ -111,8 +111,8 @@ pub(super) struct RtpSource {
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.
     unrecorded: u64,
-    /// The number of the next packet if the last one was late by more than [`PAUSE`], and the number
-    /// of such packets in a row.
+    /// The number of the next packet if the last one was late by more than [`PAUSE`], and the
+    /// number of such packets in a row.
     paused: (u64, u64),
     timestamp_jumps: u64,
     clock_changes: u64,

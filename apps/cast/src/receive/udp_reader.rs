@@ -13,8 +13,9 @@ use std::task::{Context, Poll, ready};
 
 /// A buffer of this size has room for any datagram.
 const DATAGRAM_BYTES: usize = 1 << 16;
-/// The number of datagrams per system call. A port with one stream usually gets one datagram per
-/// turn, and a search for a second one costs more than it saves.
+/// The number of datagrams per system call at a port that several streams share. A port with one
+/// stream receives one datagram per call, because it usually gets one per turn, and a search for a
+/// second one costs more than it saves.
 const BATCH: usize = 64;
 /// The reader of a single stream checks the source address once per this many packets, and whenever
 /// a packet does not follow the one before, because a system call that returns the address takes

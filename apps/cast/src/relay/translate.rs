@@ -1,8 +1,9 @@
 //! Walks through a compound RTCP packet, and lets a translator replace its SSRCs and numbers.
 //!
 //! Packets keep their contents otherwise, so reports, feedback, extended reports and packets of
-//! applications pass a relay that hides its sources. The library `rtcp-types` cannot change packets,
-//! and rejects compounds that begin with feedback (RFC 5506), so we patch the bytes ourselves.
+//! applications pass a relay that hides its sources. The library `rtcp-types` cannot change
+//! packets, and rejects compounds that begin with feedback (RFC 5506), so we patch the bytes
+//! ourselves.
 //!
 //! Source: RFC 3550 section 6, RFC 4585 (feedback), RFC 5104 (FIR, TMMBR), RFC 3611 (XR).
 

@@ -72,8 +72,8 @@ pub struct SourceReport {
     pub interval_ms: f64,
     /// The standard deviation of that time.
     pub interval_sd_ms: f64,
-    /// How much faster the sender's clock runs than ours, in millionths, or `None` in the first 12
-    /// s.
+    /// How much faster the sender's clock runs than ours, in millionths, or `None` in the first 8 s
+    /// after the beginning or a restart of the source.
     pub drift_ppm: Option<f64>,
     /// The telephone keys that were pressed.
     pub keys: String,

@@ -32,8 +32,8 @@ pub struct ReceiverReport {
     /// The round-trip time between sender and receiver, or `None` if the receiver has not received
     /// a report yet.
     pub round_trip_ms: Option<f64>,
-    /// The fraction of the packets that arrived too late there, 0 to 1. This value and the following
-    /// ones are from extended reports (RFC 3611).
+    /// The fraction of the packets that arrived too late there, 0 to 1. This value and the
+    /// following ones are from extended reports (RFC 3611).
     pub discarded: Option<f64>,
     /// The rating of the E-model there.
     pub rating: Option<u8>,

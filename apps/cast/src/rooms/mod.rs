@@ -35,8 +35,8 @@ use std::time::{Duration, Instant};
 
 /// How often the program checks whether the run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The receive buffer that we request for a room's socket. It holds the packets of many legs for a
-/// second.
+/// The receive buffer that we request for a room's socket, in bytes. It holds a few hundred
+/// packets, for example those of several legs for a second.
 const SOCKET_BYTES: usize = 256 * 1024;
 
 /// Opens the rooms and mixes until the run is over. This function blocks. It calls `interrupted`

@@ -136,7 +136,7 @@ pub struct Observer<'w> {
     /// Receives each event of each song.
     pub on_event: &'w (dyn Fn(&Unit, Event<'_>) + Sync),
     /// Returns whether to stop. It is called before each block. If it returns true, unfinished
-    /// songs are abandoned without an event.
+    /// songs are abandoned without a further event.
     pub should_stop: &'w (dyn Fn() -> bool + Sync),
 }
 
@@ -325,7 +325,7 @@ pub struct Stream<'a> {
     pub effects: &'a Effects,
     /// The format of the stream.
     pub layout: Layout,
-    /// Whether to reject songs with a chip that is not supported.
+    /// Whether to reject songs that are not played in full.
     pub strict: bool,
 }
 

@@ -13,8 +13,8 @@
 //! leave out two features on purpose:
 //!
 //! - The expanded mode of the AY8930.
-//! - The analogue mixing of boards that join the three pins (header flags 01 to 08). There, loud
-//!   channels attenuate each other.
+//! - The analogue mixing of boards that join the three pins (header flags 02, 04 and 08). There,
+//!   loud channels attenuate each other.
 //!
 //! Source: General Instrument AY-3-8910 data manual (the envelope takes 256 clocks of the tone for
 //! its 16 steps); Yamaha YM2149 manual; the VGM 1.72 specification.

@@ -25,7 +25,7 @@
 
 use crate::format::ChipId;
 
-/// The largest delay of a write in native frames, which is 17 to 20 ms.
+/// The largest delay of a write in native frames, which is 16 to 21 ms at the usual clocks.
 const DELAY_MAX: u64 = 1024;
 
 /// The delay up to which a setting occupies its own frame. The rest of the delay is reserved for

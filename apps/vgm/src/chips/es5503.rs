@@ -7,16 +7,18 @@
 //! | 80–9F | start of its table, in pages of 256 bytes |
 //! | A0–BF | `c c c c i m m h` channel, interrupt, mode, halted |
 //! | C0–DF | `- b s s s r r r` bank, table of 256 × 2^s bytes, resolution |
-//! | E1 | twice the number of oscillators less 1 |
+//! | E1 | 2 × (number of oscillators - 1) |
 //!
 //! A frame takes 8 × (oscillators + 2) clocks. In each frame an oscillator adds its pitch to its
-//! position of 24 bits. It plays the byte at position / 2^(9 + r - s). A byte of 0 ends the table.
+//! position of 24 bits. It plays the byte at position / 2^(9 + r - s). A byte of 0 ends the table,
+//! and in modes 0 and 2 it also halts the oscillator.
 //!
 //! The mode selects what happens at the end of the table:
 //!
 //! - Mode 0 repeats the table.
 //! - Mode 1 halts the oscillator.
-//! - Mode 2 (sync) repeats the table, and restarts the oscillator with the next lower number.
+//! - Mode 2 (sync) repeats the table. An oscillator with an odd number also restarts the one with
+//!   the next lower number.
 //! - Mode 3 (swap) halts the oscillator and starts the other one of the pair.
 //!
 //! If the header gives more than one channel, channels with an even number are panned left and the
@@ -123,9 +125,9 @@ impl Es5503 {
         }
     }
 
-    /// Returns the highest rate that we expect, which is the one with all oscillators.
+    /// Returns the rate with all oscillators, which is their usual number.
     ///
-    /// This is the usual number of oscillators. For example, the rate is 26 kHz at 7.16 MHz.
+    /// For example, it is 26 kHz at 7.16 MHz. Note that the rate is higher with fewer oscillators.
     pub fn max_rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
@@ -158,7 +160,7 @@ impl Es5503 {
         }
     }
 
-    /// Overwrites `out` with the next frames. An oscillator at its loudest reaches 32,640.
+    /// Overwrites `out` with the next frames. An oscillator at its loudest reaches 32,385.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
         out.fill([0; 2]);
         let heard = |oscillator: &Oscillator| !oscillator.is_halted();

@@ -17,9 +17,10 @@
 //! channel 1 is silent. Its samples, shifted by 0, 2 or 4 bits, modulate the period of channel 0.
 //!
 //! The three volumes are attenuations of 1.5, 3 and 3 dB per step, which add up. Beyond 45 dB the
-//! output is silent, because volume 1 of a channel is 45 dB below volume 31. A volume of 0 is off. Samples are centred around their middle, as on the HuC6280A, so that a change
-//! of volume does not click. Writing and playing a wave use the same position. Writing 04 with only
-//! `d` set resets the position.
+//! output is silent, because volume 1 of a channel is 45 dB below volume 31. A volume of 0 is off.
+//! Samples are centred around their middle, as on the HuC6280A, so that a change of volume does not
+//! click. Writing and playing a wave use the same position. Writing 04 with only `d` set resets the
+//! position.
 //!
 //! Source: Paul Clifford, "PC Engine Programmable Sound Generator"; Charles MacDonald, "PC Engine
 //! sound notes" (the noise's polynomial: taps 0, 1, 11, 12 and 17 of 18 bits); the VGM 1.71

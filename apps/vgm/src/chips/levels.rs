@@ -100,8 +100,8 @@ fn chip_volume(header: &Header, instance: Instance, paired: bool, usual: u16) ->
 mod tests {
     use super::*;
 
-    /// Returns the factor of a song that writes to a C140, and to a YM2151 if it is `with_fm`, after
-    /// its first wait.
+    /// Returns the factor of a song that writes to a C140, and to a YM2151 if it is `with_fm`,
+    /// after its first wait.
     fn factor(with_fm: bool) -> f32 {
         let mut bytes = vec![0; 0x100];
         bytes[..4].copy_from_slice(b"Vgm ");

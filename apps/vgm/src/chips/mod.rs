@@ -1,6 +1,8 @@
 //! The sound chips, each in its own file with its register map at the top.
 //!
-//! The chips have the same methods, but there is no common trait:
+//! Chips that play samples implement [`PcmChip`](pcm::PcmChip), and most chips that play
+//! square waves implement [`StepChip`](step_chip::StepChip). The others have no common trait, but
+//! they have the same methods:
 //!
 //! - `new` takes the clock in Hz.
 //! - `rate` returns the number of native frames per second.

@@ -4,7 +4,8 @@
 //! on 22 and 23 November 2026 and truncated the ratios to one decimal. The input was five or ten
 //! minutes of random notes on all voices, generated outside the project. Some chips are special:
 //!
-//! - For OKIM6258, MSM5205 and PWM we used random data in which each byte is a write.
+//! - For OKIM6258, MSM5205 and PWM we used random data in which each byte is a write. The PWM was
+//!   measured on 26 November, for four minutes and with the DC filter.
 //! - The data of the PWM has one write per side. With one write for both sides the ratio is 1.4
 //!   times as high.
 //! - libvgm does not play the ES5506.

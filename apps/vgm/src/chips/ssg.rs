@@ -13,7 +13,7 @@
 //! | 0D | `----CATH` | envelope shape: continue, attack, alternate, hold |
 //! | 0E, 0F | `xxxxxxxx` | the I/O ports, which make no sound |
 //!
-//! One *tick* is an eighth of the SSG's clock. With period n, a tone toggles every n ticks, the
+//! One *tick* is eight periods of the SSG's clock. With period n, a tone toggles every n ticks, the
 //! noise register shifts every 2n ticks, and the envelope takes one of its 32 steps every n ticks.
 //! A period of 0 counts as 1.
 //!

@@ -2,7 +2,8 @@
 //!
 //! We do not execute every tick of such a chip. Each channel counts down to its next change and
 //! reports it as a step, which [`blep`](crate::blep) renders at any rate without aliasing. A wave
-//! whose period is shorter than two output frames is inaudible, and we report its mean instead.
+//! whose period is shorter than 5/3 of an output frame is inaudible, and we report its mean
+//! instead.
 //!
 //! Invariant: the steps depend only on the writes and their ticks, and not on how the ticks are
 //! split into runs.

@@ -78,8 +78,8 @@ pub struct VoiceMuter {
     silent_mask: u64,
     /// The state that the last writes selected for the next one: a register, a voice or a phrase.
     latch: [u16; 2],
-    /// The latch of an SN76489 for each of its ports: the register and the byte. Only the T6W28 uses
-    /// both ports.
+    /// The latch of an SN76489 for each of its ports: the register and the byte. Only the T6W28
+    /// uses both ports.
     psg_latches: [[u16; 2]; 2],
     /// The unchanged volumes and keys by port and register, if voices may be unmuted later.
     register_values: Option<BTreeMap<(u8, u16), u16>>,

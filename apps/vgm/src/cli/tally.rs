@@ -36,7 +36,7 @@ struct Counts {
     done: u64,
     failed: u64,
     skipped: u64,
-    /// The number of finished songs that lack a chip.
+    /// The number of finished songs that were not played in full.
     incomplete: u64,
     /// The number of finished songs that have samples beyond full scale.
     clipped: u64,

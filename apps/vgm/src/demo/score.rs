@@ -2,8 +2,8 @@
 //!
 //! The form is A A B A, with four bars each. A motif is a sequence of scale degrees above the root
 //! of the current chord, so it follows the harmony. On strong beats, we move it to a note of the
-//! chord. The second A ends a third lower than the first, as an answer to it. The last bar returns
-//! to the root.
+//! chord. In the first two A, the motif ends a third lower the second time, as an answer. The last
+//! bar returns to the root.
 
 /// The description of a piece.
 #[derive(Debug, Clone, Copy)]
@@ -135,7 +135,7 @@ impl Piece {
         }
     }
 
-    /// Returns the note of the chord at or just below a degree, if the beat is strong. Otherwise,
+    /// Returns the note of the chord at a degree or next to it, if the beat is strong. Otherwise,
     /// it returns the degree unchanged.
     fn settle(&self, degree: i32, bar: usize, strong: bool) -> i32 {
         let above = (degree - self.chord(bar)).rem_euclid(7);

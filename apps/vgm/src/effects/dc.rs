@@ -8,9 +8,9 @@
 
 use super::Effect;
 
-/// The frequency at which the filter attenuates by 3 dB. With the usual parts, for example 10 µF and
-/// a load of 10 kΩ (1.6 Hz) or 1 µF and 22 kΩ (7 Hz), it lies between 1 and 20 Hz. We use the same
-/// frequency for all chips, because it is inaudible.
+/// The frequency at which the filter attenuates by 3 dB. With the usual parts, for example 10 µF
+/// and a load of 10 kΩ (1.6 Hz) or 1 µF and 22 kΩ (7 Hz), it lies between 1 and 20 Hz. We use the
+/// same frequency for all chips, because it is inaudible.
 const CORNER_HZ: f64 = 5.0;
 
 /// A high-pass of 6 dB per octave for each side.

@@ -42,8 +42,8 @@ impl References {
         self.dac = self.has_dac.then_some(offset);
     }
 
-    /// Notes a command of 80 to 8F. Only the first one after a seek matters, because many songs read
-    /// some bytes beyond the end of a sample.
+    /// Notes a command of 80 to 8F. Only the first one after a seek matters, because many songs
+    /// read some bytes beyond the end of a sample.
     #[inline]
     pub(super) fn dac_write(&mut self) {
         if let Some(offset) = self.dac.take() {

@@ -5,7 +5,7 @@
 //! | band-limited, 55.5 kHz to 44.1 kHz | to 18.8 kHz, ±0.02 dB | from 25.3 kHz, -60 dB |
 //! | band-limited, 62.5 kHz to 44.1 kHz | to 18.4 kHz, ±0.02 dB | from 25.7 kHz, -60 dB |
 //! | band-limited, 15.6 kHz to 44.1 kHz | to 6.9 kHz, ±0.02 dB | from 8.7 kHz, -60 dB |
-//! | linear | 1 dB down at 0.19 of the lower rate | none |
+//! | linear | 1 dB down at 0.19 of the native rate | none |
 //!
 //! The band-limited kernel is a sinc with its cutoff at half the lower rate, under Kaiser's window
 //! for 60 dB. Frequencies between the pass band and the stop band alias only to frequencies between

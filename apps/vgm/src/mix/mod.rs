@@ -1,8 +1,9 @@
 //! Conversion of native frames to the samples of a file: resampling, mixing, fading, converting.
 //!
-//! Invariant: the bits of a frame depend on the frames before it. They do not depend on the block
-//! size or on the processor, because the sums of the resampler use integers. Floating-point
-//! operations apply to each sample separately and in a fixed order.
+//! Invariant: the bits of an output frame depend only on the native frames and on its position in
+//! the song. They do not depend on the block size or on the processor, because the sums of the
+//! resampler use integers. Floating-point operations apply to each sample separately and in a fixed
+//! order.
 //!
 //! We leave out dither here on purpose. Chips of this age are noisier than 16 bits, and you can
 //! compare a rendering without dither bit for bit.

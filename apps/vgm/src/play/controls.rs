@@ -1,6 +1,6 @@
 //! The state that the parts of the player share: switches of the interface, and gauges of the
-//! renderer and the sink. Each value is an atomic, so nobody waits. All of them use `Relaxed`,
-//! because no value publishes other data.
+//! renderer and the sink. Each value that changes often is an atomic, so no part waits for another.
+//! All atomics use `Relaxed`, because no value publishes other data.
 
 use std::io;
 use std::sync::OnceLock;
@@ -163,8 +163,9 @@ impl PlayerControls {
         (self.underruns.load(Relaxed), self.underrun_us.load(Relaxed))
     }
 
-    /// Returns the number and the total duration of gaps that the device caused: there was sound,
-    /// but the device accepted none, for example because a sound server stalled.
+    /// Returns the number of gaps that the device caused, and their total duration in microseconds.
+    /// In such a gap there was sound, but the device accepted none, for example because a sound
+    /// server stalled.
     pub fn device_stalls(&self) -> (u64, u64) {
         (self.stalls.load(Relaxed), self.stall_us.load(Relaxed))
     }

@@ -52,9 +52,9 @@ use crate::render::{Settings, TEMPO};
 
 /// The number of blocks per second of sound.
 const BLOCKS_PER_SECOND: u32 = 100;
-/// The usual number of blocks that are rendered ahead of the device. They last 200 ms, which is twice the
-/// longest time that we measured a thread to wait for a busy core. Commands do not wait for these
-/// blocks, because we drop them and render new ones.
+/// The usual number of blocks that are rendered ahead of the device. They last 200 ms, which is
+/// twice the longest time that we measured a thread to wait for a busy core. Commands do not wait
+/// for these blocks, because we drop them and render new ones.
 const BLOCKS: usize = 20;
 /// The maximum number of voices that are shown and can be muted. Further voices are always audible.
 pub const VOICES_MAX: usize = 64;
@@ -156,7 +156,8 @@ pub struct TapBlock {
 /// The measurement of a voice at one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct VoiceMeter {
-    /// The loudest sample of a block, where 1 is full scale.
+    /// Half of the distance between the highest and the lowest sample of the measured sound, where
+    /// 1 is full scale.
     pub level: f32,
     /// The note of the voice.
     pub note: Note,
@@ -273,7 +274,7 @@ pub fn player_parts(
 pub const BUFFER: Duration = BLOCK_TIME.saturating_mul(BLOCKS as u32);
 
 /// Creates the parts of a player like [`player_parts`]. The renderer is up to `ahead` ahead of the
-/// device, in steps of 10 ms and at least two of them.
+/// device, in steps of 10 ms. We limit `ahead` to the range from 20 ms to 10 s.
 pub fn player_parts_ahead(
     queue: Queue,
     sample_rate: u32,

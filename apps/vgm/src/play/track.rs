@@ -14,7 +14,8 @@ use crate::format::Song;
 use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
 
 /// The time between two copies of the player. Rendering is hundreds of times faster than real time,
-/// so we can reach any position from the nearest copy in about 10 ms.
+/// so we can reach any position that was rendered before in about 10 ms, from the nearest copy. A
+/// seek beyond the last copy must render everything in between.
 const COPY_EVERY_SECONDS: u64 = 2;
 /// The maximum number of copies. If there are more, we remove every other one.
 const COPIES_MAX: usize = 256;

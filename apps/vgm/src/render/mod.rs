@@ -129,7 +129,7 @@ enum PartVoice {
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
-    /// The parts, in the order of the sequencer's listeners.
+    /// The parts, in the order of the sequencer's subscribers.
     voices: Vec<PartVoice>,
     fade: Fade,
     /// The next frame of the song.
@@ -151,7 +151,8 @@ impl<'s> Player<'s> {
     ///
     /// - [`Error::Unsupported`](crate::Error::Unsupported) if no chip of the song is both supported
     ///   and selected.
-    /// - [`Error::Malformed`](crate::Error::Malformed) if a chip cannot run at its clock.
+    /// - [`Error::Malformed`](crate::Error::Malformed) if no chip can be played, and one of them
+    ///   cannot run at its clock. If others can be played, such a chip is skipped.
     pub fn new(song: &'s Song, settings: &Settings, buffers: &mut Buffers) -> Result<Self> {
         let parts = settings.chips.of(parts(song)?)?;
         let gain = settings.gain(song);

@@ -93,8 +93,8 @@ pub const LANES: usize = 2;
 
 /// Returns for each lane of the chip whether a write goes to it, as a pair (main, second).
 ///
-/// The second lane is the SSG of an OPN chip, which renders separately from the FM, and the DAC
-/// data of the YM2612, which changes every few samples.
+/// The second lane is the SSG of an OPN chip, which renders separately from the FM, the DAC data of
+/// the YM2612, which changes every few samples, or the waves of an OPL4.
 #[inline(always)]
 fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);
@@ -250,8 +250,8 @@ impl<'s> Sequencer<'s> {
     /// Creates a sequencer at the start of `song` for these subscribers.
     ///
     /// A subscriber consists of a chip and whether it receives each of the chip's lanes. Later
-    /// calls identify a subscriber by its index in `subscribers`. The subscribers of one chip must be
-    /// adjacent.
+    /// calls identify a subscriber by its index in `subscribers`. The subscribers of one chip must
+    /// be adjacent.
     pub fn new(
         song: &'s Song,
         subscribers: impl Iterator<Item = (Instance, [bool; LANES])>,

@@ -17,8 +17,8 @@ const OFFSET_KEPT: u32 = u32::MAX;
 /// The port of a stream that writes to the channel that the chip has selected.
 const ANY_CHANNEL: u8 = 0xFF;
 
-/// The bit of the port of a write to the channel in the other bits, whatever channel the chip has
-/// selected.
+/// The bit that marks the port of a write to a fixed channel. The other bits of the port are the
+/// number of that channel, and the channel that the chip has selected does not matter.
 ///
 /// Only streams make such writes. They leave the selected channel as it is, because other writes
 /// rely on it.

@@ -1,9 +1,9 @@
 //! Pictures of the music: an oscilloscope view of a song, with one panel per voice.
 //!
 //! We make some pictures at a time, in two steps that both use all workers of a pool. First, each
-//! voice renders its part of the wave and finds the place to draw ([`trigger`]). This depends on the
-//! previous picture, so we divide the work by voices. Then we draw the pictures. They do not depend
-//! on each other, so we divide the work by pictures.
+//! voice renders its part of the wave and finds the place to draw ([`trigger`]). This depends on
+//! the previous picture, so we divide the work by voices. Then we draw the pictures. They do not
+//! depend on each other, so we divide the work by pictures.
 //!
 //! Invariant: picture `n` always has the same bytes. It does not depend on the number of workers or
 //! on the number of pictures that we make at a time.
@@ -110,8 +110,8 @@ impl<'s> Video<'s> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unsupported`] if no voice that is both supported and selected makes a sound, or if
-    ///   the video starts after the end of the song.
+    /// - [`Error::Unsupported`] if no voice that is both supported and selected makes a sound, or
+    ///   if the video starts after the end of the song.
     /// - [`Error::Malformed`] if a chip cannot run at its clock.
     pub fn new(
         song: &'s Song,

@@ -337,7 +337,8 @@ mod tests {
     const PICTURES_PER_SECOND: f64 = 60.0;
 
     /// Returns the distances, in samples, between the phases of consecutive pictures. `wave` maps a
-    /// phase, which counts the periods since the start, to a level. `hz` is the frequency at a time.
+    /// phase, which counts the periods since the start, to a level. `hz` is the frequency at a
+    /// time.
     fn jumps(hz: impl Fn(f64) -> f64, wave: impl Fn(f64) -> f64) -> Vec<f64> {
         let mut trigger = Trigger::new(RATE);
         let margin = trigger.margin();

@@ -144,8 +144,8 @@ fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
     (low.used, high.used) = (in_low, in_high);
 }
 
-/// Measures two threads that process one half of the senders each, and lock each receiver. The order
-/// of messages is not determined.
+/// Measures two threads that process one half of the senders each, and lock each receiver. The
+/// order of messages is not determined.
 fn mutex_an_item(plan: &Plan) -> f64 {
     let messages = messages();
     let receivers: Vec<Mutex<u64>> = (0..ITEMS).map(|_| Mutex::new(0)).collect();

@@ -1,5 +1,5 @@
-//! Recursive fork-join without a threshold: a tree sum, Fibonacci numbers, quicksort, and a scope
-//! with many tiny jobs.
+//! Recursive fork-join: a tree sum and Fibonacci numbers without a threshold, quicksort down to
+//! short slices, and a scope with many tiny jobs.
 //!
 //! Each peer is called as its documentation recommends: rayon inside of `install`, and chili with
 //! one scope for all calls.
@@ -229,8 +229,8 @@ fn partition(items: &mut [u64]) -> usize {
     place
 }
 
-/// Sorts by quicksort, in which `both` sorts the two sides. Slices of at most `cut` items are sorted
-/// by the standard library.
+/// Sorts by quicksort, in which `both` sorts the two sides. Slices of at most `cut` items are
+/// sorted by the standard library.
 fn quicksort(items: &mut [u64], cut: usize, both: impl FnOnce(&mut [u64], &mut [u64])) {
     if items.len() <= cut {
         return items.sort_unstable();

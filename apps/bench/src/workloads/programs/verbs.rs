@@ -16,7 +16,7 @@ fn mixed(n: u64) -> u64 {
     (n ^ (n >> 7)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Returns the items. There are half as many different keys as items, without an order.
+/// Returns the items. There are at most half as many different keys as items, without an order.
 fn keys() -> Vec<u64> {
     (0..ITEMS).map(|n| mixed(n) % (ITEMS / 2)).collect()
 }

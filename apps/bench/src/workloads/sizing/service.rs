@@ -2,7 +2,8 @@
 //!
 //! It runs as GHC sizes it, as on a host with more CPUs, and under `creel run`. It needs GHC with
 //! its network and cryptonite libraries, Redis, and `creel-serve` next to this program, which sends
-//! the requests. It runs only with `--full`, because a sample takes four seconds.
+//! the requests. A run with short samples leaves it out, because one of its samples takes four
+//! seconds.
 
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -35,7 +36,8 @@ const CONNECTIONS: usize = 64;
 /// The longest time that a program may take to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The metrics. They are those of the last step, except for the p99 of the previous steps.
+/// The metrics. Latencies and answers are those of the last step, and then there is the p99 of the
+/// previous steps. Memory, collecting and CPU are those of the whole run.
 const METRICS: [Metric; 9] = [
     Metric {
         name: "p50",

@@ -34,7 +34,8 @@ impl RtpSource {
         let Some(format) = of_packet.filter(|_| is_behind && self.earlier.is_none()) else {
             return false;
         };
-        // The timestamps of keys and of video do not grow evenly. Those of another clock say nothing.
+        // The timestamps of keys and of video do not grow evenly. Those of another clock say
+        // nothing.
         let is_event = format.encoding == Encoding::Event || format.clock == VIDEO_CLOCK;
         if is_event
             || self
@@ -73,7 +74,7 @@ impl RtpSource {
     ///
     /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
     /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
-    /// pause of the sender during which its timestamps stood still.
+    /// difference of more than [`TIMESTAMP_JUMP`] between the timestamps and the arrival times.
     #[inline]
     pub(super) fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
         let expected = i64::from(self.step) * i64::from(ahead);

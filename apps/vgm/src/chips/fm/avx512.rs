@@ -1,4 +1,5 @@
-//! The inner loops for processors with AVX-512BW and AVX-512VBMI, which compute 64 frames at once.
+//! The inner loops for processors with AVX-512BW, which compute 64 frames at once, and faster ones
+//! for those that also have AVX-512VBMI.
 //!
 //! Other processors need two dependent table lookups per tone. Here both tables are in vector
 //! registers: a quarter of the sine, and an octave of the exponential. A permutation is a lookup in

@@ -1,7 +1,8 @@
 //! The LFO and the noise of the OPL family, which both run at fixed speeds.
 //!
-//! Source: YM3812 application manual (3.7 Hz, 6.4 Hz, depths); counters, phase and the noise's
-//! feedback as in ymfm.
+//! Source: YM3812 application manual (depths); counters, phase and the noise's feedback as in ymfm.
+//! At 49,716 frames per second the counters give 3.7 Hz and 6.1 Hz, where the manual has 3.7 Hz and
+//! 6.4 Hz.
 
 use crate::chips::fm::operator::BLOCK;
 

@@ -54,7 +54,7 @@ pub struct Voice {
     pub tremolo: u8,
     /// Bytes 8 to A of a sound's header.
     pub rates: [u8; 3],
-    /// Whether the release has the highest rate.
+    /// Whether the release has a high fixed rate.
     pub damped: bool,
     /// Whether a slow fixed rate replaces that of decay 2.
     pub rings: bool,
@@ -249,7 +249,7 @@ impl Voice {
         }
     }
 
-    /// Moves the level: down by 0.375 dB in 27 frames, and up in half the time.
+    /// Moves the level: down by 0.375 dB in 28 frames, and up in half the time.
     fn move_level(&mut self, clock: u32) {
         let aim = i32::from(self.level) << 2;
         if self.level_now < aim && clock.is_multiple_of(7) {

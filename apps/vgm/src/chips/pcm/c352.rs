@@ -46,7 +46,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "C352",
     verification: TONES,
     ratio: Some(3.2),
-    // The core drops three bits, so that all voices fit.
+    // The core drops three bits, so that eight voices at their loudest fit, without the rear.
     level: Level::new(8.0, 0x40, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,

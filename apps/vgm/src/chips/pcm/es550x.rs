@@ -10,7 +10,7 @@
 //! | 1 | step, 17 bits | start |
 //! | 2 | volume left | end |
 //! | 3 | its ramp | accumulator |
-//! | 4, 5 | volume right, its ramp | state of the filters |
+//! | 4, 5 | volume right, its ramp | state of the filters, in 4 to 9 |
 //! | 6 | frames of the ramps | |
 //! | 7, 8 | K2, its ramp | |
 //! | 9, 10 | K1, its ramp | |
@@ -216,7 +216,8 @@ fn expanded(word: i32) -> i32 {
     }
 }
 
-/// Returns the factor of a volume of 16 bits, of which twelve are used. 2048 is full volume.
+/// Returns the factor of a volume of 16 bits, of which twelve are used. 2048 does not change a
+/// value, and full volume is almost 16 times this.
 #[inline]
 fn volume(level: i32) -> i64 {
     let (exponent, mantissa) = (level >> 12, level >> 4 & 0xFF | 0x100);

@@ -20,7 +20,7 @@
 //! | 10 | | 0 starts the oscillator, F stops it and its ramp |
 //! | 11 | `----bbbb` | bits 20–23 of the address |
 //!
-//! ¹ Bit 6. Bit 7 enables an interrupt.
+//! ¹ Bit 6. Bit 5 enables an interrupt, and bit 7 shows one that waits.
 //!
 //! A volume is a number with four bits of exponent and eight of mantissa. Each step of the exponent
 //! is 6 dB. A frame has 32 clocks per oscillator, and the clock of the chip is 33.8688 MHz.

@@ -12,8 +12,8 @@
 //! | 2F | `------s-` | sound on |
 //!
 //! Pan 1 to 7 moves from one side to the other with constant power: 0, 24, 35, 45, 55, 66 and 90
-//! degrees. 0 is silence. A voice starts one byte, or one code, after its start address. Codes are
-//! read low nibble first and are summed up from 0.
+//! degrees. 0 is silence. A voice starts one byte after its start address, but a loop returns to
+//! the address itself. Codes are read low nibble first and are summed up from 0.
 //!
 //! We leave out three features on purpose: the ports between processors, reading the memory, and
 //! the auxiliary input.

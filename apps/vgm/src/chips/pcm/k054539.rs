@@ -7,7 +7,7 @@
 //! | 00–02 | step in 65536ths of a sample, low byte first |
 //! | 03 | attenuation: 36 dB in 64 steps |
 //! | 04 | additional attenuation of its send to the echo |
-//! | 05 | pan: 11–1F or 81–8F, left to right with constant power |
+//! | 05 | pan: 11–1F or 81–8F, right to left with constant power |
 //! | 06, 07 | its echo's delay, in eighths of a frame |
 //! | 08–0A | loop address |
 //! | 0C–0E | the current address, so it is written before each note |

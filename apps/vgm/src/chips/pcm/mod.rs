@@ -1,7 +1,7 @@
 //! The chips that play samples from memory, which the song contains.
 //!
 //! These chips differ in everything except three things: they have registers, often an address
-//! space for memory, and a native rate. Therefore we use a trait for them, and only for them.
+//! space for memory, and a native rate. Therefore we use a trait for them.
 
 mod awm;
 pub mod c140;

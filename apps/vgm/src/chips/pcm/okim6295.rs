@@ -17,9 +17,9 @@
 //! | `0vvvv---` | stops the voices of v |
 //!
 //! A phrase has an entry of eight bytes at 8 p. It contains the first and last address of 18 bits,
-//! high byte first. A voice that plays ignores other phrases. Attenuation has nine steps of 3 dB.
-//! Other values are silent. The codes are those of the MSM6258, high nibble first, and the sum is
-//! exact.
+//! high byte first. A voice that plays ignores other phrases. Attenuation has the values 0 to 8, in
+//! steps of 3 dB. Higher values are silent. The codes are those of the MSM6258, high nibble first,
+//! and the sum is exact.
 //!
 //! We leave out the 12-bit converter on purpose, so the sum of the voices keeps its bits.
 //!

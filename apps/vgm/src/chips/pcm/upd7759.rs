@@ -16,7 +16,7 @@
 //! | byte | |
 //! |---|---|
 //! | 00 | silence; the end if another block came before |
-//! | 01–3F | silence of n + 1 ms |
+//! | 01–3F | silence of n + 1 times 1,024 clocks |
 //! | 40–7F | 256 codes, each lasting n + 1 units of 4 clocks |
 //! | 80–BF | the same, but the next byte is the number of codes less one |
 //! | C0–FF | the following blocks are played n + 1 times, n in the low three bits |
@@ -107,7 +107,7 @@ pub struct Upd7759 {
     /// The units per code and, in `codes`, the number of remaining codes.
     period: u32,
     codes: u32,
-    /// Whether a block with sound came before, so that 00 is the end.
+    /// Whether a block other than 00 came before, so that 00 is the end.
     begun: bool,
     repeats: u8,
     repeat_at: u32,

@@ -56,7 +56,8 @@ pub const INFO: ChipInfo = ChipInfo {
 const VOICES: usize = 16;
 const CODED: usize = 3;
 
-/// The number of cycles per frame, at half the clock of the crystal.
+/// The number of periods of the crystal's clock per frame. The chip has 1,248 cycles per frame, at
+/// half this clock.
 const DIVIDER: u64 = 2 * 1248;
 
 /// The limit below which a clock is a fifteenth of the crystal's clock, as in old songs.

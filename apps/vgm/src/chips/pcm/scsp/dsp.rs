@@ -11,11 +11,9 @@
 //! | word of a step | bits | |
 //! |---|---|---|
 //! | 0 | `-tttttttwaaaaaaa` | TEMP read; written if w, at a |
-//! | 1 | `xyyiiiiiiwaaaaa-` ¹ | sources of X and Y; which input; MEMS written if w, at a |
+//! | 1 | `xyy-iiiiiiwaaaaa` | sources of X and Y; which input; MEMS written if w, at a |
 //! | 2 | `twrebbbbAFssYnzb` | no ring, memory written, read; EFREG at b written if e; loads of ADRS, FRC, shift, load of Y; −B, no B, B is the sum |
-//! | 3 | `lcccccc--aaaaamn` ² | memory is not packed; coefficient; address, plus ADRS if m, plus 1 if n |
-//!
-//! ¹ a in bits 0–4, w in 5, i in 6–11 (bit 12 is free). ² a in bits 2–6, c in 9–14.
+//! | 3 | `lcccccc--aaaaamn` | memory is not packed; coefficient; address, plus ADRS if m, plus 1 if n |
 //!
 //! Each step computes X × Y + B from the state before it. The result of the previous step is
 //! shifted and stored. Only odd steps can access memory. Addresses and TEMP move by one every

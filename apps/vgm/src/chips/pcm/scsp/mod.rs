@@ -55,7 +55,7 @@ pub const INFO: ChipInfo = ChipInfo {
 const SLOTS: usize = 32;
 const RAM: usize = 0x8_0000;
 const RING: usize = 64;
-/// The attenuation at which an attack begins, 26 dB.
+/// The attenuation at which an attack begins, 36 dB.
 const ATTACK_FROM: i32 = 0x17F;
 /// The number of frames between two updates of the LFO.
 const LFO_FRAMES: u32 = 64;
@@ -372,7 +372,8 @@ impl Slot {
         }
     }
 
-    /// Returns the modulation by other slots: the distances back in the ring, and the depth.
+    /// Returns the modulation by other slots: two places in the ring, which count forward from that
+    /// of this slot, and the depth.
     ///
     /// Returns `None` if there is no modulation.
     fn moved_by(&self) -> Option<([usize; 2], u32)> {

@@ -120,8 +120,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Adds at most [`LFO_INTERVAL`] frames of the slots in `heard`. If `updates_lfo` is set, the LFOs
-    /// are updated first.
+    /// Adds at most [`LFO_INTERVAL`] frames of the slots in `heard`. If `updates_lfo` is set, the
+    /// LFOs are updated first.
     pub fn render(
         &mut self,
         updates_lfo: bool,

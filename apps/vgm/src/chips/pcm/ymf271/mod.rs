@@ -17,13 +17,14 @@
 //! | 8x | `llllrrrr` | the level at which decay 2 begins, in 6 dB; release |
 //! | 9x | `ffffffff` | number, low 8 bits; applies the block and the high bits |
 //! | Ax | `bbbbffff` | block, −8 to 7; number, high 4 bits |
-//! | Bx | `afffwwww` | feedback or modulation depth; wave (7 is samples) |
+//! | Bx | `-fff-www` | feedback or modulation depth; wave (7 is samples) |
 //! | Cx | `----aaaa` | algorithm |
 //! | Dx | `llllrrrr` | level of outputs 1 and 2 |
 //! | Ex | `llllrrrr` | level of outputs 3 and 4 |
 //!
 //! Port 4 sets the samples of slots. The low bits of the register select a group as above, but each
-//! of them stands for a single slot (group 0, slots 1–4: 0, 1, 2 are groups 0, 4, 8 …):
+//! of them stands for a single slot: 0, 1 and 2 for slot 1 of groups 0, 4 and 8, then 4, 5 and 6
+//! for slot 2 of the same groups, and so on:
 //!
 //! | register | |
 //! |---|---|

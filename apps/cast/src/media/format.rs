@@ -170,7 +170,7 @@ impl Format {
     /// none.
     pub fn usual_payload_type(self) -> u8 {
         let of = |&number: &u8| Format::of_payload_type(number) == Some(self);
-        [0, 8, 9, 10, 11].into_iter().find(of).unwrap_or(96)
+        [0, 8, 9, 10, 11, 13].into_iter().find(of).unwrap_or(96)
     }
 }
 
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(formats.of(8).unwrap().encoding, Encoding::Pcma);
         assert_eq!(formats.of(9).unwrap().rate(), 16_000);
         assert_eq!(formats.of(96), None);
-        for number in [0, 8, 9, 10, 11] {
+        for number in [0, 8, 9, 10, 11, 13] {
             assert_eq!(
                 Format::of_payload_type(number)
                     .unwrap()

@@ -151,7 +151,7 @@ impl ClientRegistry {
     /// Returns the address of each stream for this client.
     pub(crate) fn addresses(&self, client: SocketAddr) -> Result<Vec<SocketAddr>, Error> {
         (0..self.streams.len())
-            .map(|stream| port_of_stream(client, stream * self.step, self.shared_port))
+            .map(|stream| port_of_stream(client, stream, stream * self.step, self.shared_port))
             .collect()
     }
 }

@@ -117,8 +117,7 @@ impl Ports {
     }
 }
 
-/// Returns the address of a stream. Unless the port is shared, each stream has a port of its own
-/// from `base` on.
+/// Returns the address of a stream. Unless the port is shared, it is `offset` ports above `base`.
 ///
 /// # Errors
 ///
@@ -126,12 +125,13 @@ impl Ports {
 pub(crate) fn port_of_stream(
     base: SocketAddr,
     stream: usize,
+    offset: usize,
     shared: bool,
 ) -> Result<SocketAddr, Error> {
     if shared {
         return Ok(base);
     }
-    let port = usize::from(base.port()) + stream;
+    let port = usize::from(base.port()) + offset;
     let port = u16::try_from(port).map_err(|_| {
         Error::Plan(format!(
             "cannot give stream {stream} a port of its own above {base}: use a lower port or --shared-port"

@@ -118,7 +118,7 @@ impl Plan {
     ) -> Result<Vec<RtpSession>, Error> {
         let step = 1 + usize::from(rtcp == Rtcp::Own);
         let session = |n: usize| {
-            let address = crate::net::ports::port_of_stream(on, n * step, false)?;
+            let address = crate::net::ports::port_of_stream(on, n, n * step, false)?;
             let mut session = RtpSession::new(address, 11, Format::CD_MONO);
             session.formats = formats.clone();
             session.rtcp = rtcp;

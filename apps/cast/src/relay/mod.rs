@@ -54,7 +54,8 @@ impl<'a> Relay<'a> {
         let mut registry = ClientRegistry::new(plan.ports, plan.shared_port, plan.rtcp);
         let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
         // If the ports exceed 65,535, the loop below reports it.
-        let own = (0..plan.ports * step).map_while(|n| port_of_stream(plan.on, n, false).ok());
+        let own =
+            (0..plan.ports * step).map_while(|n| port_of_stream(plan.on, n / step, n, false).ok());
         registry.exclude(own.collect());
         for &client in &plan.to {
             registry.add(client)?;
@@ -72,7 +73,7 @@ impl<'a> Relay<'a> {
         let mut ports = Ports::new(BufferSize::of(16, None, plan.wait));
         for number in 0..plan.ports {
             for offset in 0..step {
-                let address = port_of_stream(plan.on, number * step + offset, false)?;
+                let address = port_of_stream(plan.on, number, number * step + offset, false)?;
                 let session = RtpSession::new(address, 11, Format::CD_MONO);
                 if let Some(socket) = ports.open(&plan.options, &session) {
                     relay.add(number, socket, address, offset as u16)?;

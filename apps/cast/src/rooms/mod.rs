@@ -61,7 +61,7 @@ pub fn run(
     let mut overflow = Overflow::default();
     let step = 1 + usize::from(plan.rtcp == Rtcp::Own);
     for number in 0..plan.rooms {
-        let address = port_of_stream(plan.on, number * step, false)?;
+        let address = port_of_stream(plan.on, number, number * step, false)?;
         let session = |address| RtpSession::new(address, 0, Format::CD_MONO);
         let Some(socket) = ports.open(&plan.options, &session(address)) else {
             continue;
@@ -69,7 +69,7 @@ pub fn run(
         overflow.watch(socket.as_std().as_fd());
         let mut room = Room::new(number, socket, plan, Arc::clone(&totals));
         if plan.rtcp == Rtcp::Own {
-            let address = port_of_stream(address, 1, false)?;
+            let address = port_of_stream(address, number, 1, false)?;
             if let Some(socket) = ports.open(&plan.options, &session(address)) {
                 room.set_rtcp_socket(socket);
             }

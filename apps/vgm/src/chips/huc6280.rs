@@ -112,7 +112,7 @@ impl Channel {
     }
 
     fn shift(&mut self) {
-        let taps = self.register & 0b11_0001_1000_0000_0011;
+        let taps = self.register & 0b10_0001_1000_0000_0011;
         self.register = self.register >> 1 | (taps.count_ones() & 1) << 17;
     }
 
@@ -367,5 +367,21 @@ impl StepChip for Huc6280 {
         for channel in &mut self.channels[first..] {
             channel.run(ticks, self.averaged, steps);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_noise_repeats_after_every_state_of_its_register() {
+        let mut channel = Huc6280::new(3_579_545).channels[4];
+        let first = channel.register;
+        let shifts = (1..).find(|_| {
+            channel.shift();
+            channel.register == first
+        });
+        assert_eq!(shifts, Some((1 << 18) - 1));
     }
 }

@@ -54,7 +54,11 @@ pub struct Config {
 
 /// A `[[song]]` section: settings for all songs whose path matches.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(
+    deny_unknown_fields,
+    rename_all = "kebab-case",
+    expecting = "a [[song]] section"
+)]
 pub struct SongRule {
     /// A glob that must match the whole path, or the part of it after any `/`.
     #[serde(rename = "match")]
@@ -170,7 +174,6 @@ fn plain_error(message: &str) -> String {
         ("a string", "text in quotes"),
         ("path string", "text in quotes"),
         ("a sequence", "a list in brackets"),
-        ("struct OfSongs", "[[song]]"),
         ("struct Config", "a table"),
     ] {
         text = text.replace(&format!("expected {rust}"), &format!("expected {plain}"));
@@ -323,6 +326,7 @@ mod tests {
             ("sink = 5", "expected text in quotes"),
             ("shuffle = 1", "expected true or false"),
             ("song = 1", "expected a list in brackets"),
+            ("song = [1]", "expected a [[song]] section"),
         ] {
             let error = Config::parse(text).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");

@@ -7,7 +7,7 @@ _default:
 quick *BASE:
     .ci/quick {{BASE}}
 
-# Format, lint and test the whole workspace.
+# Format, lint and test the whole workspace. A plain `cargo test` has only the libraries and the tool.
 check:
     cargo fmt --all && cargo clippy --workspace --all-targets -- -D warnings && cargo test --workspace
 
@@ -55,7 +55,7 @@ demo:
 
 # Serve the guide as a book on a local port.
 guide:
-    mdbook serve docs/guide
+    .ci/book serve
 
 # Run the runtime's tests for Windows, under Debian's wine.
 wine:
@@ -70,7 +70,10 @@ models:
 oracle:
     cargo test --release -p creel-vgm --features oracle --test oracle
 
-# Build what a release consists of into dist/. Publishes nothing.
+# Build what a release consists of into dist/, and install it on trial. Publishes nothing.
 release:
     .ci/release programs
+    .ci/release libraries
+    .ci/release sums
     .ci/release crates
+    .ci/release try

@@ -64,7 +64,10 @@ const UNKNOWN: &str = "not told";
 
 /// Returns a value as people read it.
 pub fn shown(value: &str) -> &str {
-    if value == UNKNOWN { "unknown" } else { value }
+    match value {
+        UNKNOWN => "unknown, because the system does not report it",
+        value => value,
+    }
 }
 
 impl Host {
@@ -111,12 +114,14 @@ impl Host {
             ""
         };
         let speed = if self.governor == UNKNOWN && self.turbo == UNKNOWN {
-            "governor and turbo unknown".into()
+            "governor and turbo unknown, because the system does not report them".into()
         } else {
+            let short =
+                |value: &'_ str| if value == UNKNOWN { "unknown" } else { value }.to_owned();
             format!(
                 "governor {}, turbo {}",
-                shown(&self.governor),
-                shown(&self.turbo)
+                short(&self.governor),
+                short(&self.turbo)
             )
         };
         format!(

@@ -147,7 +147,7 @@ const SHOWN: &[Shown] = &[
         case: "OpenMP in lock-step",
         subject: "creel run",
         peers: &["as it is*"],
-        about: "OpenMP with 4 × the threads, sized",
+        about: "OpenMP that sets 4 threads per core itself, sized",
         in_readme: None,
     },
     Shown {

@@ -17,6 +17,10 @@
 //! println!("lost {} packets of {} streams", measured.lost, measured.sources.len());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! The features are for programs that need only a part of the library. `cli` (on by default) has
+//! the program `creel-cast`. `formats`, which is a part of it, has the codecs of telephony,
+//! captures and session descriptions.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -18,6 +18,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The features are for programs that need only a part of the library. `cli` (on by default) has
+//! the program `creel-traffic` and pictures. `formats`, which is a part of it, reads OpenStreetMap
+//! and files compressed with xz.
+//!
 //! We explain the design and its reasons in docs/design/traffic.md.
 #![forbid(unsafe_code)]
 

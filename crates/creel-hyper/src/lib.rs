@@ -27,6 +27,7 @@
 //!
 //! We left out a client with a connection pool, because it belongs to a crate of its own, and the
 //! headers of proxies.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "server")]

@@ -81,11 +81,19 @@
 //! scopes, [`Pool::run_on`] and [`Pool::broadcast`] run on the thread that calls them. Tasks and
 //! timers run inside `Pool::block_on`, which panics if nothing is left that could wake its future.
 //!
-//! # Design
+//! # The guide and the design
 //!
-//! In the repository, `docs/design/pool.md` describes the guarantees that all parts of the crate
-//! keep, and `docs/guide/src/from-tokio.md` helps you to port a program from tokio.
+//! The [guide][guide] has a chapter for each setting, recipes, and pages for users of
+//! [rayon][from rayon], [threads][from threads] and [tokio][from tokio]. The [contract][contract]
+//! describes the guarantees that all parts of the crate keep.
+//!
+//! [guide]: https://github.com/creel-rs/creel/blob/main/docs/guide/src/introduction.md
+//! [from rayon]: https://github.com/creel-rs/creel/blob/main/docs/guide/src/from-rayon.md
+//! [from threads]: https://github.com/creel-rs/creel/blob/main/docs/guide/src/from-threads.md
+//! [from tokio]: https://github.com/creel-rs/creel/blob/main/docs/guide/src/from-tokio.md
+//! [contract]: https://github.com/creel-rs/creel/blob/main/docs/design/pool.md
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 // Without the feature `tasks`, we still compile the parts of the workers that only tasks use.
 #![cfg_attr(

@@ -9,6 +9,7 @@
 //! | `orx-parallel` | `Orx` | `.runner(Runner::fixed_with_pool(Orx(&pool)))` |
 //! | `paralight` | `Paralight` | `.with_thread_pool(Paralight(&pool))` |
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
 
 #[cfg(feature = "orx-parallel")]

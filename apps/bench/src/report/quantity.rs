@@ -50,12 +50,30 @@ pub fn heading(metric: &str, unit: &str) -> String {
 }
 
 /// Formats how far the smallest and the largest value are from the median, for example "−3 +12 %".
+/// From ten times the median on, the largest value is a factor, for example "−3 % ×1,071".
 pub fn spread(min: f64, median: f64, max: f64) -> String {
     let percent = |value: f64| (value / median - 1.0) * 100.0;
     if !(percent(min).is_finite() && percent(max).is_finite()) {
         return String::new();
     }
-    format!("−{:.0} +{:.0} %", percent(min).abs(), percent(max))
+    let (below, factor) = (percent(min).abs(), max / median);
+    if factor < 10.0 {
+        return format!("−{below:.0} +{:.0} %", percent(max));
+    }
+    format!("−{below:.0} % ×{}", grouped(factor.round() as u64))
+}
+
+/// Formats a number with a comma between groups of three digits.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Formats a factor with two decimals, or without decimals from 10 on.
@@ -93,6 +111,9 @@ mod tests {
     #[test]
     fn spreads_and_factors_are_short() {
         assert_eq!(spread(97.0, 100.0, 112.4), "−3 +12 %");
+        assert_eq!(spread(97.0, 100.0, 990.0), "−3 +890 %");
+        assert_eq!(spread(99.6, 100.0, 107_139.0), "−0 % ×1,071");
+        assert_eq!(spread(100.0, 100.0, 1_000.0), "−0 % ×10");
         assert_eq!(spread(0.0, 0.0, 0.0), "");
         assert_eq!(factor(0.536), "0.54");
         assert_eq!(factor(41.7), "42");

@@ -14,8 +14,11 @@
 //!   with the same noise. We do not know whether the initial state is the only cause.
 
 use super::format::{Encoding, Format};
+#[cfg(feature = "formats")]
 use audio_codec::g722::{G722Decoder, G722Encoder};
+#[cfg(feature = "formats")]
 use audio_codec::pcma::PcmaDecoder;
+#[cfg(feature = "formats")]
 use audio_codec::pcmu::{PcmuDecoder, PcmuEncoder};
 use std::fmt;
 
@@ -34,6 +37,9 @@ impl fmt::Display for Unsupported {
                 "this program was built without the feature `opus`"
             }
             Encoding::Opus => "Opus has one or two channels at 8 to 48 kHz",
+            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma if cfg!(not(feature = "formats")) => {
+                "this program was built without the feature `formats`"
+            }
             Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "only one channel is supported",
             _ => "there is no codec for this encoding",
         };
@@ -49,6 +55,7 @@ pub struct Decoder(DecoderKind);
 enum DecoderKind {
     L16,
     L24,
+    #[cfg(feature = "formats")]
     Library(Box<dyn audio_codec::Decoder>),
     #[cfg(feature = "opus")]
     Opus(opus::Decoder, usize),
@@ -61,12 +68,16 @@ impl Decoder {
     ///
     /// Returns an error if there is no codec for the format.
     pub fn new(format: Format) -> Result<Self, Unsupported> {
+        #[cfg(feature = "formats")]
         let mono = format.channels == 1;
         Ok(Decoder(match format.encoding {
             Encoding::L16 => DecoderKind::L16,
             Encoding::L24 => DecoderKind::L24,
+            #[cfg(feature = "formats")]
             Encoding::Pcmu if mono => DecoderKind::Library(Box::new(PcmuDecoder::new())),
+            #[cfg(feature = "formats")]
             Encoding::Pcma if mono => DecoderKind::Library(Box::new(PcmaDecoder::new())),
+            #[cfg(feature = "formats")]
             Encoding::G722 if mono => DecoderKind::Library(Box::new(G722Decoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
@@ -94,6 +105,7 @@ impl Decoder {
                         .map(|&[high, low, _]| i16::from_be_bytes([high, low])),
                 );
             }
+            #[cfg(feature = "formats")]
             DecoderKind::Library(decoder) => {
                 let begin = samples.len();
                 samples.resize(begin + decoder.max_decode_samples(payload.len()), 0);
@@ -133,6 +145,7 @@ enum EncoderKind {
     L16,
     L24,
     Pcma,
+    #[cfg(feature = "formats")]
     Library(Box<dyn audio_codec::Encoder>),
     #[cfg(feature = "opus")]
     Opus(opus::Encoder),
@@ -145,12 +158,15 @@ impl Encoder {
     ///
     /// Returns an error if there is no codec for the format.
     pub fn new(format: Format) -> Result<Self, Unsupported> {
+        #[cfg(feature = "formats")]
         let mono = format.channels == 1;
         Ok(Encoder(match format.encoding {
             Encoding::L16 => EncoderKind::L16,
             Encoding::L24 => EncoderKind::L24,
+            #[cfg(feature = "formats")]
             Encoding::Pcmu if mono => EncoderKind::Library(Box::new(PcmuEncoder::new())),
-            Encoding::Pcma if mono => EncoderKind::Pcma,
+            Encoding::Pcma if format.channels == 1 => EncoderKind::Pcma,
+            #[cfg(feature = "formats")]
             Encoding::G722 if mono => EncoderKind::Library(Box::new(G722Encoder::new())),
             #[cfg(feature = "opus")]
             Encoding::Opus => {
@@ -194,6 +210,7 @@ impl Encoder {
                 payload.extend(samples.iter().flat_map(triple));
             }
             EncoderKind::Pcma => payload.extend(samples.iter().map(|&sample| a_law(sample))),
+            #[cfg(feature = "formats")]
             EncoderKind::Library(encoder) => {
                 let begin = payload.len();
                 payload.resize(begin + encoder.max_encode_bytes(samples.len()), 0);
@@ -233,7 +250,7 @@ impl fmt::Debug for Encoder {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "formats"))]
 mod tests {
     use super::*;
 

@@ -8,6 +8,7 @@
 mod edges;
 mod events;
 mod fcd;
+#[cfg(feature = "cli")]
 mod picture;
 mod queue;
 mod trips;
@@ -15,6 +16,7 @@ mod trips;
 pub use edges::Edges;
 pub use events::{Events, Table};
 pub use fcd::Fcd;
+#[cfg(feature = "cli")]
 pub use picture::Picture;
 pub use trips::Trips;
 

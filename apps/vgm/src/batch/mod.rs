@@ -7,6 +7,10 @@
 //! - The songs are ordered by their expected rendering time, longest first. Otherwise, a long song
 //!   that starts last would keep one worker busy while all others are idle.
 
+#[cfg(feature = "formats")]
+mod archive;
+#[cfg(not(feature = "formats"))]
+#[path = "archive_disabled.rs"]
 mod archive;
 mod engine;
 mod find;

@@ -1,10 +1,12 @@
 //! Encodings. Playlists and archives contain text in the encodings of other machines. We also
 //! escape file names that are not UTF-8.
 
+#[cfg(feature = "formats")]
 use encoding_rs::{Encoding, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
 /// Converts UTF-16 to UTF-8, with or without a byte order mark. Returns other text unchanged,
 /// except that it removes the byte order mark of UTF-8.
+#[cfg(feature = "formats")]
 pub fn utf8(bytes: &[u8]) -> Vec<u8> {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
     // Every playlist begins with ASCII characters, so the positions of the zeros show the byte
@@ -21,10 +23,24 @@ pub fn utf8(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Removes the byte order mark of UTF-8. Without the feature `formats` we know no other encoding.
+#[cfg(not(feature = "formats"))]
+pub fn utf8(bytes: &[u8]) -> Vec<u8> {
+    bytes
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(bytes)
+        .to_vec()
+}
+
 /// Returns the possible readings of a name: its bytes unchanged, and if they are not ASCII, also
 /// decoded from Windows-1252 and from Shift JIS.
 pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
+    #[allow(
+        unused_mut,
+        reason = "without the feature `formats`, we add no reading"
+    )]
     let mut texts = vec![bytes.to_vec()];
+    #[cfg(feature = "formats")]
     if !bytes.is_ascii() {
         for encoding in [WINDOWS_1252, SHIFT_JIS] {
             let (text, _, _) = encoding.decode(bytes);
@@ -39,6 +55,7 @@ pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
 ///
 /// Nearly all bytes of Western encodings are also valid Shift JIS. However, single non-ASCII
 /// letters do not decode to two Japanese characters in a row, so we require that.
+#[cfg(feature = "formats")]
 pub fn japanese(bytes: &[u8]) -> Option<String> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Some(text.into());
@@ -60,7 +77,7 @@ pub fn escaped(bytes: &[u8]) -> String {
     bytes.iter().map(one).collect()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "formats"))]
 mod tests {
     use super::*;
 

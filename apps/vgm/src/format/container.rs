@@ -33,13 +33,21 @@ pub struct Unpacked {
 pub fn unpack(packed: Vec<u8>) -> Result<Unpacked> {
     let unpacked = match packed.as_slice() {
         [0x1F, 0x8B, ..] => read_members(&packed)?,
+        #[cfg(feature = "formats")]
         [b'B', b'Z', b'h', ..] => {
             read_bounded("bzip2", bzip2::bufread::BzDecoder::new(&packed[..]))?
         }
+        #[cfg(feature = "formats")]
         [0x28, 0xB5, 0x2F, 0xFD, ..] => {
             let decoder = ruzstd::decoding::StreamingDecoder::new(&packed[..])
                 .map_err(|error| Error::NotVgm(format!("zstd: {error}")))?;
             read_bounded("zstd", decoder)?
+        }
+        #[cfg(not(feature = "formats"))]
+        [b'B', b'Z', b'h', ..] | [0x28, 0xB5, 0x2F, 0xFD, ..] => {
+            let reason =
+                "bzip2 and zstd need the feature `formats`, without which this program was built";
+            return Err(Error::NotVgm(reason.into()));
         }
         _ => Unpacked {
             bytes: packed,
@@ -102,13 +110,17 @@ pub fn unpack_front(packed: &[u8], count: usize) -> Vec<u8> {
         [0x1F, 0x8B, ..] => flate2::bufread::GzDecoder::new(packed)
             .take(count)
             .read_to_end(&mut front),
+        #[cfg(feature = "formats")]
         [b'B', b'Z', b'h', ..] => bzip2::bufread::BzDecoder::new(packed)
             .take(count)
             .read_to_end(&mut front),
+        #[cfg(feature = "formats")]
         [0x28, 0xB5, 0x2F, 0xFD, ..] => match ruzstd::decoding::StreamingDecoder::new(packed) {
             Ok(decoder) => decoder.take(count).read_to_end(&mut front),
             Err(_) => Ok(0),
         },
+        #[cfg(not(feature = "formats"))]
+        [b'B', b'Z', b'h', ..] | [0x28, 0xB5, 0x2F, 0xFD, ..] => Ok(0),
         _ => packed.take(count).read_to_end(&mut front),
     };
     front
@@ -121,7 +133,7 @@ fn too_large() -> Error {
     ))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "formats"))]
 mod tests {
     use super::*;
     use std::io::Write;

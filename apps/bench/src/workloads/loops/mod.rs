@@ -128,6 +128,7 @@ where
 fn hot(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers);
+    subjects.extend(peers::rayon_inside(&work, setting.workers));
     subjects.push(floor::two_halves(&work));
     case("hot", setting.plan(20, 40), setting.rounds(7), subjects)
 }
@@ -160,6 +161,7 @@ fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
 fn frame(setting: &Setting) -> Case {
     let work = frames();
     let mut subjects = subjects(&work, setting.workers);
+    subjects.extend(peers::rayon_inside(&work, setting.workers));
     subjects.push(floor::two_halves(&work));
     case("frame", setting.plan(40, 80), setting.rounds(7), subjects)
 }

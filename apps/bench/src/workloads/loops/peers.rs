@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::work::Loop;
-use crate::harness::{ONE_THREAD, Subject};
+use crate::harness::{ONE_THREAD, Plan, Subject};
 
 /// Returns one thread, and each peer with `workers` workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
@@ -107,6 +107,45 @@ where
             pool.install(|| items.par_iter_mut().for_each(each));
         }))
     })
+}
+
+/// Returns rayon without the way from the caller into its pool, which the subjects of [`loops`]
+/// have. In the first subject, one of rayon's threads makes all calls. In the second one, the caller
+/// is one of rayon's threads itself. A program can be written like this if all of it may run inside
+/// the pool.
+pub fn rayon_inside<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
+where
+    T: Clone + Send + Sync + 'static,
+    F: Fn(&mut T) + Clone + Sync + Send + 'static,
+{
+    let (in_install, on_caller) = (work.clone(), work.clone());
+    vec![
+        Subject::new("rayon items in install", move |plan| {
+            let pool = rayon(workers)?;
+            Ok(pool.install(|| measure_inside(&in_install, plan)))
+        }),
+        Subject::new("rayon items on its caller", move |plan| {
+            // The thread belongs to the pool until it ends, so each sample has a thread of its own.
+            thread::scope(|scope| {
+                let caller = scope.spawn(|| {
+                    let builder = ThreadPoolBuilder::new().num_threads(workers);
+                    let _pool = builder.use_current_thread().build()?;
+                    Ok(measure_inside(&on_caller, plan))
+                });
+                caller.join().expect("a loop does not panic")
+            })
+        }),
+    ]
+}
+
+/// Measures a parallel iterator over items, called by one of rayon's threads.
+fn measure_inside<T, F>(work: &Loop<T, F>, plan: &Plan) -> f64
+where
+    T: Clone + Send,
+    F: Fn(&mut T) + Sync + Send,
+{
+    let (mut items, each) = (work.items.clone(), &work.each);
+    work.measure(plan, || items.par_iter_mut().for_each(each))
 }
 
 /// Returns a rayon pool with `workers` threads.

@@ -79,7 +79,8 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Divides the CPU time by the number of passes. `bytes` is the peak of the memory.
+    /// Divides the CPU time by the number of passes. `bytes` is the peak of the memory. It is not a
+    /// number if it is unknown.
     pub fn of(used: Used, passes: f64, bytes: f64) -> Self {
         Pass {
             user_ms: used.0 / passes,
@@ -91,6 +92,12 @@ impl Pass {
     /// Returns the values in the order of [`METRICS`].
     pub fn values(&self, time_ms: f64, tasks: u64) -> Vec<f64> {
         let bytes_a_task = self.bytes / tasks as f64;
+        // A task takes at least one byte. If the peak shows less, the chain fitted into memory that
+        // the process still held from earlier, so its own need is unknown.
+        let bytes_a_task = match bytes_a_task {
+            bytes if bytes < 1.0 => f64::NAN,
+            bytes => bytes,
+        };
         vec![time_ms, self.user_ms, self.system_ms, bytes_a_task]
     }
 }
@@ -116,4 +123,16 @@ pub fn sampled(plan: &Plan, tasks: u64, mut pass: impl FnMut()) -> Vec<f64> {
         bytes.clamp(0.0, f64::INFINITY),
     )
     .values(ns / 1e6, tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_was_held_before_is_unknown() {
+        let bytes = |bytes| Pass::of(Used(1.0, 1.0), 1.0, bytes).values(1.0, 1000)[3];
+        assert_eq!(bytes(96_000.0), 96.0);
+        assert!(bytes(0.0).is_nan() && bytes(512.0).is_nan() && bytes(f64::NAN).is_nan());
+    }
 }

@@ -6,7 +6,9 @@
 mod dimacs;
 mod lights;
 mod matsim;
+#[cfg(feature = "formats")]
 mod osm;
+#[cfg(feature = "formats")]
 mod osm_tags;
 mod right_of_way;
 mod sumo;
@@ -121,9 +123,14 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
         [0x1F, 0x8B, ..] => flate2::read::MultiGzDecoder::new(&*packed)
             .take(BYTES_MAX)
             .read_to_end(&mut bytes)?,
+        #[cfg(feature = "formats")]
         [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => lzma_rust2::XzReader::new(&*packed, true)
             .take(BYTES_MAX)
             .read_to_end(&mut bytes)?,
+        #[cfg(not(feature = "formats"))]
+        [0xFD, b'7', b'z', b'X', b'Z', 0, ..] => {
+            return Err(needs_formats("files compressed with xz"));
+        }
         _ => return Ok(packed),
     };
     if bytes.len() as u64 == BYTES_MAX {
@@ -132,6 +139,14 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
         ));
     }
     Ok(bytes)
+}
+
+/// Returns the error for a format that this program was built without.
+#[cfg(not(feature = "formats"))]
+fn needs_formats(files: &str) -> ReadError {
+    ReadError::Malformed(format!(
+        "{files} need the feature `formats`, without which this program was built"
+    ))
 }
 
 /// Reads a road network from a pair list, DIMACS `.gr` (with coordinates from a `.co` file in the
@@ -145,7 +160,12 @@ pub fn network(path: &Path, assumed: &Assumed, loops: &Pool) -> Result<RawNetwor
     if bytes.get(4..14).is_some_and(|begin| {
         begin.ends_with(b"OSMHeader"[..8].as_ref()) || begin.starts_with(b"\x0a\x09OSMHeade")
     }) {
+        #[cfg(feature = "formats")]
         return osm::read(&bytes, loops);
+        #[cfg(not(feature = "formats"))]
+        let _ = loops;
+        #[cfg(not(feature = "formats"))]
+        return Err(needs_formats("files of OpenStreetMap"));
     }
     let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
     let begin: String = text.chars().take(4096).collect();

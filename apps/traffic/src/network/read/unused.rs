@@ -25,6 +25,7 @@ impl Unused {
     }
 
     /// Adds the counts of another part of the file.
+    #[cfg(feature = "formats")]
     pub(crate) fn merge(&mut self, other: Self) {
         other
             .0

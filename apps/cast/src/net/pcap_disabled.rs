@@ -1,0 +1,73 @@
+//! Replaces `pcap.rs` if the feature `formats` is off. Captures can then neither be read nor written.
+
+use crate::error::Error;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+/// A datagram of a capture, of which there is none.
+pub(crate) struct CapturedDatagram<'a> {
+    pub(crate) at: u64,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) missing: usize,
+}
+
+/// Counters of a capture, of which there is none.
+pub(crate) struct CaptureSummary {
+    pub(crate) others: u64,
+    never: Never,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Never {}
+
+impl CaptureSummary {
+    /// Is never called.
+    pub(crate) fn warnings(&self, _: &Path) -> Vec<String> {
+        match self.never {}
+    }
+}
+
+/// Returns an error, because the library was built without captures.
+///
+/// # Errors
+///
+/// Always returns [`Error::Malformed`].
+pub(crate) fn read(
+    path: &Path,
+    _: impl FnMut(&CapturedDatagram<'_>),
+) -> Result<CaptureSummary, Error> {
+    Err(needs_formats(path))
+}
+
+/// Writes datagrams to a capture, of which there is none.
+#[derive(Debug, Clone)]
+pub(crate) struct CaptureWriter(Never);
+
+impl CaptureWriter {
+    /// Returns an error, because the library was built without captures.
+    ///
+    /// # Errors
+    ///
+    /// Always returns [`Error::Malformed`].
+    pub(crate) fn create(path: &Path) -> Result<Self, Error> {
+        Err(needs_formats(path))
+    }
+
+    /// Is never called.
+    pub(crate) fn write(&self, _: Duration, _: &[u8], _: SocketAddr, _: SocketAddr) {
+        match self.0 {}
+    }
+
+    /// Is never called.
+    pub(crate) fn finish(self) -> Option<String> {
+        match self.0 {}
+    }
+}
+
+fn needs_formats(path: &Path) -> Error {
+    let reason = "captures need the feature `formats`, without which this program was built";
+    Error::Malformed(path.into(), reason.into())
+}

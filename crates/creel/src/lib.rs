@@ -51,6 +51,7 @@
 //!
 //! | you need | see |
 //! |---|---|
+//! | an `async` main function, or `async` tests | [`macro@main`], [`macro@test`] |
 //! | loops over slices, ranges, and tuples of them | [`Pool`], [`loops`] |
 //! | loops over iterators, channels and other live sources | [`Pool::for_each_bridged`], [`Pool::map_bridged`] |
 //! | a buffer per worker, or messages between items | [`Scratch`], [`Outbox`] |
@@ -67,6 +68,7 @@
 //!
 //! | feature | default? | adds |
 //! |---|---|---|
+//! | `macros` | yes | the attributes [`macro@main`] and [`macro@test`]. It enables `tasks`. |
 //! | `net` | yes | sockets, signals and [`Pool::observe`]. It enables `tasks`. |
 //! | `tasks` | yes, through `net` | tasks, timers, channels and blocking calls |
 //! | `futures-io` | no | the I/O traits of the `futures-io` crate for streams |
@@ -150,6 +152,8 @@ mod disabled_time;
 
 #[cfg(feature = "tasks")]
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};
+#[cfg(feature = "macros")]
+pub use creel_macros::{main, test};
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{BrokenBarrier, Gang, GangError, Joiner, Member, Outbox, Scope, Scratch};
 pub use pool::{

@@ -186,7 +186,7 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
     pub(super) fn try_now<T>(
         &self,
         direction: Direction,
-        mut operation: impl FnMut(&S) -> io::Result<(T, Left)>,
+        operation: impl FnOnce(&S) -> io::Result<(T, Left)>,
     ) -> io::Result<T> {
         let readiness = self.source.readiness(direction);
         let armed = readiness.is_armed();

@@ -1,5 +1,5 @@
 //! Async sockets that wait without blocking a thread: TCP, Unix sockets, and UDP in batches. This
-//! module also looks up host names.
+//! module also looks up host names, and waits for file descriptors of other crates.
 //!
 //! Every operation first tries its system call. Only if the call would block does the socket
 //! register with the I/O driver of the pool on which you await the operation.
@@ -13,7 +13,7 @@
 //!
 //! | operation | after it was cancelled |
 //! |---|---|
-//! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
+//! | `read`, `write`, `write_vectored`, `accept`, `send`, `send_to`, `recv`, `recv_from`, `recv_batch`, `async_io`, `readable`, `writable` | **safe**: nothing has been taken or sent, and you can call it again |
 //! | `send_batch` | **safe**: datagrams that were sent have left the [`Outgoing`], and you can call it again; the counts of the [`Sent`] are lost |
 //! | `lookup_host` | **safe**: a lookup that has started continues in the background, and its answer is lost |
 //! | `connect`, `connect_to` | **safe**: the connection is closed, if there is one, and you can call it again |
@@ -52,6 +52,8 @@
 mod as_futures_io;
 #[cfg(feature = "tokio-io")]
 mod as_tokio_io;
+#[cfg(unix)]
+mod async_fd;
 mod batch;
 pub(crate) mod driver;
 pub(crate) mod io;
@@ -79,6 +81,8 @@ mod unix;
 #[cfg(not(target_os = "linux"))]
 use single as mmsg;
 
+#[cfg(unix)]
+pub use async_fd::{AsyncFd, Direction};
 pub use batch::{Datagram, DatagramInfo, Outgoing, Received, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
 pub use lookup_host::lookup_host;

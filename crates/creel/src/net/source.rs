@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex};
 
 /// The direction for which an operation waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
+    /// The operation waits until there is something to read.
     Read,
+    /// The operation waits until there is room to write.
     Write,
 }
 

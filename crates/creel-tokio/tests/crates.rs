@@ -1,0 +1,166 @@
+//! Runs crates that need tokio on a pool.
+#![cfg(unix)]
+
+use std::convert::Infallible;
+use std::future::IntoFuture;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use creel::Pool;
+use creel::net::TcpListener;
+use creel_tokio::with_tokio;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::{Request, Response, service::service_fn};
+use redis::AsyncCommands;
+
+/// The timeout of all waits. Only a hang takes this long.
+const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A folder that is removed when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder =
+            std::env::temp_dir().join(format!("creel-tokio-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+async fn echo(request: Request<Incoming>) -> Result<Response<String>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await;
+    let length = body.map_or(0, |body| body.to_bytes().len());
+    Ok(Response::new(format!("{path} {length}")))
+}
+
+#[test]
+fn reqwest_gets_answers_of_a_server_on_the_same_pool() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = listener.local_addr().unwrap();
+    let server = pool.spawn(creel_hyper::serve(listener, service_fn(echo)).into_future());
+    let client = reqwest::Client::new();
+    let requests: Vec<_> = (0..50)
+        .map(|n| {
+            let client = client.clone();
+            pool.spawn(with_tokio(async move {
+                let url = format!("http://{to}/{n}");
+                let sent = client.post(url).body(vec![0; 1000 * n]).send().await?;
+                sent.text().await
+            }))
+        })
+        .collect();
+    pool.block_on(async {
+        for (n, request) in requests.into_iter().enumerate() {
+            let text = request.await.unwrap().unwrap();
+            assert_eq!(text, format!("/{n} {}", 1000 * n));
+        }
+    });
+    // A name is looked up on one of tokio's threads for blocking calls.
+    let url = format!("http://localhost:{}/name", to.port());
+    let text = with_tokio(async { client.get(url).send().await?.text().await });
+    assert_eq!(pool.block_on(text).unwrap(), "/name 0");
+    server.abort();
+}
+
+#[test]
+fn reqwest_reports_a_timeout() {
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", silent.local_addr().unwrap());
+    // `send` creates its timer at once, and not when it is polled. Therefore we call it inside the
+    // wrapped future.
+    let answer = with_tokio(async {
+        let request = reqwest::Client::new().get(url);
+        request.timeout(Duration::from_millis(20)).send().await
+    });
+    assert!(pool.block_on(answer).unwrap_err().is_timeout());
+}
+
+#[test]
+fn files_and_child_processes_of_tokio_work() {
+    let folder = Folder::new("files");
+    let file = folder.0.join("file");
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let task = pool.spawn(with_tokio(async move {
+        tokio::fs::write(&file, "text").await?;
+        let text = tokio::fs::read_to_string(&file).await?;
+        let output = tokio::process::Command::new("cat")
+            .arg(&file)
+            .output()
+            .await?;
+        io::Result::Ok((text, output.stdout))
+    }));
+    let (text, stdout) = pool.block_on(task).unwrap().unwrap();
+    assert_eq!(
+        (text.as_str(), stdout.as_slice()),
+        ("text", b"text".as_slice())
+    );
+}
+
+/// A Redis server with a Unix socket. It ends when it is dropped.
+struct Redis(Child);
+
+impl Redis {
+    /// Returns `None` if Redis is not installed.
+    fn start(socket: &Path) -> Option<Redis> {
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--appendonly", "no"]);
+        command.arg("--unixsocket").arg(socket);
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+        let server = Redis(quiet.spawn().ok()?);
+        let begun = Instant::now();
+        while std::os::unix::net::UnixStream::connect(socket).is_err() {
+            assert!(begun.elapsed() < HANG_TIMEOUT, "Redis does not start");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(server)
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn redis_multiplexes_commands_of_many_tasks() {
+    let folder = Folder::new("redis");
+    let socket = folder.0.join("socket");
+    let Some(_redis) = Redis::start(&socket) else {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    };
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let client = redis::Client::open(format!("unix:{}", socket.display())).unwrap();
+    let connection = with_tokio(client.get_multiplexed_async_connection());
+    let connection = pool.block_on(connection).unwrap();
+    let tasks: Vec<_> = (0..100)
+        .map(|n| {
+            let mut connection = connection.clone();
+            pool.spawn(with_tokio(async move {
+                let key = format!("key-{n}");
+                let () = connection.set(&key, n).await?;
+                connection.get::<_, u32>(&key).await
+            }))
+        })
+        .collect();
+    pool.block_on(async {
+        for (n, task) in (0..).zip(tasks) {
+            assert_eq!(task.await.unwrap().unwrap(), n);
+        }
+    });
+}

@@ -95,7 +95,7 @@ fn failures_have_clear_messages() {
         assert_eq!(ended, Some(code), "{words:?}: {said}");
         assert!(said.contains(text), "{words:?}: {said}");
     };
-    fails(&["measure", "no-such-program"], 2, "no-such-program");
+    fails(&["measure", "no-such-program"], 127, "no-such-program");
     fails(&["measure", "sleep 0.1", "sleep 0.2"], 2, "--vs");
     fails(&["measure", "false"], 1, "exit code 1");
     fails(&["measure", "--matrix", "x", "true"], 2, "NAME=VALUE");

@@ -107,3 +107,33 @@ fn a_planted_symlink_is_not_followed() {
     assert!(out.status.success(), "{out:?}");
     assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
 }
+
+#[test]
+fn programs_that_cannot_start_have_the_reason_and_the_code_of_a_shell() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = TempDir::new().unwrap();
+    let script = folder.path().join("script");
+    fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "").unwrap();
+    let fails = |command: &[&str], expected: i32, text: &str| {
+        for verb in ["measure", "advise", "top", "run"] {
+            let words = [&[verb, "--"], command].concat();
+            let (code, _, err) = creel(&words);
+            assert_eq!(code, Some(expected), "{words:?}: {err}");
+            assert!(err.contains(text), "{words:?}: {err}");
+        }
+    };
+    let interpreter = "the file exists, but its interpreter /no/such/interpreter does not";
+    fails(&[script.to_str().unwrap()], 127, interpreter);
+    fails(&[plain.to_str().unwrap()], 126, "not an executable file");
+    fails(&["no-such-program"], 127, "no such program");
+    let words = ["measure", "-n1", "--vs", "no-such-program", "true"];
+    let (code, _, err) = creel(&words);
+    assert!(
+        code == Some(127) && err.contains("no-such-program"),
+        "{err}"
+    );
+}

@@ -2,7 +2,7 @@
 
 use super::runner::{Outcome, RunReply, RunRequest, signal_below};
 use anyhow::{Context, Result, bail};
-use creel_console::Interrupt;
+use creel_console::{Exit, Failure, Interrupt};
 use nix::sys::signal::Signal;
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
@@ -63,7 +63,11 @@ impl Agent {
         }
         match serde_json::from_slice(&line)? {
             RunReply::Ran(outcome) => Ok(outcome),
-            RunReply::Failed(reason) => bail!(reason),
+            RunReply::Failed { exit, reason } => {
+                let codes = [Exit::NotFound, Exit::NotExecutable];
+                let exit = codes.into_iter().find(|known| known.code() == exit);
+                Err(Failure::new(exit.unwrap_or(Exit::Usage), reason).into())
+            }
         }
     }
 }

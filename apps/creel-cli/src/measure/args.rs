@@ -37,6 +37,7 @@ Exit codes:
   1         a command failed; creel prints the runs before it
   2         the command line is wrong
   65        a file is not a measurement
+  126, 127  a command cannot be executed, or does not exist
   130, 143  interrupted by Ctrl-C, or terminated by SIGTERM; creel prints the runs before it")]
 pub struct MeasureArgs {
     /// Count RUNS runs of each command, instead of as many as --within needs

@@ -18,7 +18,7 @@ pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, bail};
 pub use args::MeasureArgs;
 use args::{Ignored, Order, Where};
-use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, output};
+use creel_console::{Common, Exit, Failure, Format, Interrupt, Progress, energy, exit_of, output};
 use creel_stats::Summary;
 use creel_topology::Machine;
 use hooks::Hooks;
@@ -363,7 +363,11 @@ impl<'a> Session<'a> {
         self.interrupt.check()?;
         let outcome = outcome.map_err(|e| {
             let hint = hint(&subject.command[0]);
-            Failure::new(Exit::Usage, format!("{e:#}{hint}"))
+            let exit = match hint.is_empty() {
+                true => exit_of(&e),
+                false => Exit::Usage,
+            };
+            Failure::new(exit, format!("{e:#}{hint}"))
         })?;
         self.progress.advance(1);
         let label = &subject.label;

@@ -19,9 +19,9 @@
 //!   there is one run at a time, the difference belongs to that run.
 
 use super::{args::Where, counters::Counters, sample::Sample};
-use crate::process::descendants;
+use crate::{process::descendants, run::exec::start_failure};
 use anyhow::{Context, Result, bail};
-use creel_console::energy::Meter;
+use creel_console::{energy::Meter, exit_of};
 use creel_topology::{CpuSet, affinity};
 use nix::{
     errno::Errno,
@@ -87,8 +87,11 @@ pub struct RunRequest {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum RunReply {
     Ran(Outcome),
-    /// The command could not be started, for this reason.
-    Failed(String),
+    /// The command could not be started, for this reason. The exit code is that of a shell.
+    Failed {
+        exit: u8,
+        reason: String,
+    },
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -121,7 +124,10 @@ pub fn serve() -> Result<()> {
             let done = run(&request, &monitor, monitor_thread.thread(), &mut meters);
             let reply = match done {
                 Ok(outcome) => RunReply::Ran(outcome),
-                Err(error) => RunReply::Failed(format!("{error:#}")),
+                Err(error) => RunReply::Failed {
+                    exit: exit_of(&error).code(),
+                    reason: format!("{error:#}"),
+                },
             };
             let text = serde_json::to_string(&reply)?;
             Ok(writeln!(replies, "{text}")?)
@@ -162,10 +168,9 @@ fn run(
     // The command inherits the mask of this thread.
     let own = narrow(request.mask.as_deref())?;
     let begin = Instant::now();
-    let child = command.spawn().with_context(|| {
-        let program = OsString::from_vec(request.words.first().cloned().unwrap_or_default());
-        format!("cannot run {}", program.display())
-    });
+    let child = command
+        .spawn()
+        .map_err(|error| start_failure(command.get_program(), &error));
     if let Some(own) = own {
         affinity::set(&own)?;
     }

@@ -6,7 +6,8 @@ use crate::inherited;
 use creel_console::{Exit, Failure};
 use nix::errno::Errno;
 use std::{
-    ffi::{CString, OsString},
+    ffi::{CString, OsStr, OsString},
+    io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
 };
@@ -63,6 +64,18 @@ pub fn failure(path: &Path, error: Errno) -> Failure {
             Exit::NotExecutable,
             format!("cannot run {program}: {error}"),
         ),
+    }
+}
+
+/// Explains why starting a command failed, with the exit codes of [`failure`]. `program` is its first
+/// word.
+pub fn start_failure(program: &OsStr, error: &io::Error) -> anyhow::Error {
+    match program::find(program) {
+        Ok(path) => {
+            let code = error.raw_os_error().unwrap_or(0);
+            failure(&path, Errno::from_raw(code)).into()
+        }
+        Err(error) => error,
     }
 }
 

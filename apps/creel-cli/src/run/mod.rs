@@ -1,7 +1,7 @@
 //! `creel run` starts any program with the number of threads that the machine has room for.
 
 mod elf;
-mod exec;
+pub(crate) mod exec;
 mod explain;
 pub(crate) mod export;
 mod facts;

@@ -271,7 +271,7 @@ fn script_argument(command: &[OsString]) -> Option<String> {
 ///
 /// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if
 /// it cannot be executed.
-fn find(command: &OsStr) -> Result<PathBuf> {
+pub fn find(command: &OsStr) -> Result<PathBuf> {
     let fail = |code, reason: &str| {
         let text = match command.is_empty() {
             true => reason.to_owned(),

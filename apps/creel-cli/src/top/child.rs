@@ -3,6 +3,7 @@
 //! A pane is a terminal of its own (a pty), so that the program prints the same as without creel. A
 //! small terminal emulator keeps the contents of the pane.
 
+use crate::run::exec::start_failure;
 use anyhow::Result;
 use creel_console::{Exit, Failure};
 use nix::{
@@ -37,14 +38,6 @@ struct Pane {
     pty: Arc<blocking::Pty>,
     screen: Arc<Mutex<vt100::Parser>>,
     reader: thread::JoinHandle<()>,
-}
-
-fn failed(program: &OsStr, error: &io::Error) -> anyhow::Error {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => Exit::NotFound,
-        _ => Exit::NotExecutable,
-    };
-    Failure::new(code, format!("cannot run {}: {error}", program.display())).into()
 }
 
 /// Converts a size. A terminal has at least one row and one column.
@@ -96,7 +89,7 @@ impl ChildProgram {
 
     fn spawn(command: &mut Command) -> Result<Self> {
         let child = crate::inherited::restore_in_child(command).spawn();
-        let child = child.map_err(|e| failed(command.get_program(), &e))?;
+        let child = child.map_err(|e| start_failure(command.get_program(), &e))?;
         Ok(Self {
             child,
             pane: None,
@@ -111,7 +104,7 @@ impl ChildProgram {
         let (pty, pts) = blocking::open()?;
         pty.resize(Size::new(rows.max(1), columns.max(1)))?;
         let child = blocking::Command::new(program).args(args).spawn(pts);
-        let child = child.map_err(|e| failed(program, &io::Error::from(error_kind(&e))))?;
+        let child = child.map_err(|e| start_failure(program, &io_error(e)))?;
         let (rows, columns) = size(rows, columns);
         let pty = Arc::new(pty);
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
@@ -253,9 +246,9 @@ fn code(status: ExitStatus) -> i32 {
     status.code().or(by_signal).unwrap_or(-1)
 }
 
-fn error_kind(error: &pty_process::Error) -> io::ErrorKind {
+fn io_error(error: pty_process::Error) -> io::Error {
     match error {
-        pty_process::Error::Io(error) => error.kind(),
-        pty_process::Error::Rustix(error) => error.kind(),
+        pty_process::Error::Io(error) => error,
+        pty_process::Error::Rustix(error) => error.into(),
     }
 }

@@ -11,6 +11,8 @@ use std::{
         Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    thread,
+    time::Duration,
 };
 
 fn pool(workers: usize) -> Pool {
@@ -113,6 +115,27 @@ fn the_leaves_of_a_recursion_meet() {
             }
         }
     });
+}
+
+/// After short recursions, a thread does not notify a worker of its first forks.
+#[test]
+fn closures_that_wait_for_each_other_after_short_recursions() {
+    for wait in [Wait::Adaptive, Wait::Park] {
+        let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
+        bounded("joins that wait after short ones", move || {
+            for round in 0..20 {
+                for _ in 0..40 {
+                    assert_eq!(pool.recurse(|j| fibonacci_with(j, 5)), 5);
+                }
+                if round % 2 == 0 {
+                    // By then, there is usually no watchdog any more.
+                    thread::sleep(Duration::from_millis(5));
+                }
+                let both = Barrier::new(2);
+                pool.recurse(|j| j.join(|_| both.wait(), |_| both.wait()));
+            }
+        });
+    }
 }
 
 #[test]

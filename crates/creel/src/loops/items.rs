@@ -158,10 +158,26 @@ pub type ItemOf<'x, I> = <I as HasItem<'x>>::Item;
 /// ```
 pub type ChunkOf<'x, I> = <I as HasChunk<'x>>::Chunk;
 
-pub(super) use sealed::{Count, Walk, WalkChunks};
+pub(super) use sealed::{Count, Sections, Walk, WalkChunks};
 
 pub(super) mod sealed {
     use super::{HasChunk, HasItem, Range};
+
+    /// The sections of a loop. One thread visits a section, in order.
+    #[derive(Clone, Copy)]
+    pub struct Sections {
+        pub(in crate::loops) count: usize,
+        /// The maximum number of threads that visit them.
+        pub(in crate::loops) threads: usize,
+    }
+
+    impl Sections {
+        /// One section for the calling thread.
+        pub(in crate::loops) const ONE: Self = Self {
+            count: 1,
+            threads: 1,
+        };
+    }
 
     /// How the threads of a loop access the items.
     ///
@@ -189,8 +205,13 @@ pub(super) mod sealed {
             usize::MAX
         }
 
-        /// Prepares them for a loop of `sections` sections.
-        fn open(self, sections: usize) -> Self::Base;
+        /// Returns whether they have measured that one thread visits them faster than several.
+        fn prefers_one_thread(&self) -> bool {
+            false
+        }
+
+        /// Prepares them for a loop of these sections.
+        fn open(self, sections: Sections) -> Self::Base;
 
         /// Returns what the thread `who` needs to visit units of this section.
         ///
@@ -406,7 +427,7 @@ macro_rules! slices {
             }
 
             #[inline]
-            fn open(self, _: usize) -> Self::Base {
+            fn open(self, _: Sections) -> Self::Base {
                 $base::new(self)
             }
 
@@ -473,7 +494,7 @@ unsafe impl Walk for Range<usize> {
     }
 
     #[inline]
-    fn open(self, _: usize) -> usize {
+    fn open(self, _: Sections) -> usize {
         self.start
     }
 
@@ -533,7 +554,12 @@ macro_rules! tuple {
             }
 
             #[inline]
-            fn open(self, sections: usize) -> Self::Base {
+            fn prefers_one_thread(&self) -> bool {
+                $(self.$at.prefers_one_thread())||*
+            }
+
+            #[inline]
+            fn open(self, sections: Sections) -> Self::Base {
                 ($(self.$at.open(sections),)*)
             }
 

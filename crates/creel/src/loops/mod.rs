@@ -40,7 +40,7 @@ mod visit;
 pub use gang::{BrokenBarrier, Gang, GangError, Member};
 pub use items::{ChunkOf, HasChunk, HasItem, ItemOf, ParChunks, ParItems};
 pub use join::Joiner;
-pub use outbox::{BoundOutbox, Outbox, OutboxSender};
+pub use outbox::{BoundOutbox, ExchangeSender, Outbox, OutboxSender};
 pub use scope::Scope;
 pub use scratch::Scratch;
 pub use tiles::{Tile, TileMut, Tiles, TilesMut};

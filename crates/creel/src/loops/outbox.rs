@@ -2,25 +2,41 @@
 //! order.
 //!
 //! A loop over the senders fills the buckets of an [`Outbox`]. A second loop applies the messages
-//! to the receivers. The buckets form a grid of sections of senders by ranges of receivers. Only
-//! the lengths of the data determine the sections and ranges. One thread visits a section in order,
-//! and one thread serves a range and takes the sections in order. Each receiver therefore gets its
-//! messages in the order of their senders' indices, at any number of workers. While a range is
-//! served, only this part of the receivers has to be in the cache.
+//! to the receivers. The buckets form a grid of sections of senders by ranges of receivers. One
+//! thread visits a section in order, and one thread serves a range and takes the sections in order.
+//! Each receiver therefore gets its messages in the order of their senders' indices, whatever the
+//! sections and ranges are. While a range is served, only this part of the receivers has to be in
+//! the cache.
+//!
+//! If one thread runs the loop, there is one section and one range, because one bucket is faster to
+//! fill than many. The outbox chooses this if it measures that this is faster (`choice.rs`).
+//!
+//! [`Pool::exchange`] does both steps in one call (`exchange.rs`). One thread then needs no bucket.
 //!
 //! We deliberately do not deliver messages while senders are still running, because no order could
 //! be guaranteed.
 
+mod choice;
+mod exchange;
+
+pub use exchange::ExchangeSender;
+
 use super::{
-    items::{Count, HasChunk, HasItem, Walk, WalkChunks},
+    items::{Count, HasChunk, HasItem, Sections, Walk, WalkChunks},
     split::Split,
 };
-use crate::pool::Pool;
+use crate::{pool::Pool, sync::now_ns};
+use choice::{Choice, Way};
 use std::ops::Range;
 
 /// The maximum number of ranges in the grid. The number of sections is that of `visit.rs`.
-const SIDE_MAX: usize = 64;
-const RECEIVERS_A_RANGE: usize = 1024;
+const RANGES_MAX: usize = 64;
+/// The number of ranges for each thread. With many more of them, the ends of the buckets push each
+/// other out of the first cache. With fewer of them, the threads cannot divide them evenly.
+const RANGES_PER_THREAD: usize = 8;
+/// The limits of the number of receivers in a range. The maximum keeps a range in the cache.
+const RECEIVERS_MIN: usize = 1024;
+const RECEIVERS_MAX: usize = 16 * 1024;
 
 /// Messages of type `M` to the items of a slice. It keeps its memory from one use to the next, so
 /// create it once.
@@ -49,10 +65,16 @@ pub struct Outbox<M> {
     /// The buckets, section by section, and range by range within a section. An entry is the
     /// receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
+    /// How many of the buckets are in use: the number of sections, and of ranges. Both are 0 until
+    /// a loop uses the outbox.
+    sections: usize,
     ranges: usize,
     /// The binary logarithm of the number of receivers in a range.
     shift: u32,
     receivers: usize,
+    choice: Choice,
+    /// How long the loop over the senders took.
+    sent_ns: u64,
 }
 
 impl<M> Outbox<M> {
@@ -69,9 +91,12 @@ impl<M> Outbox<M> {
     pub fn new() -> Self {
         Self {
             buckets: Vec::new(),
+            sections: 0,
             ranges: 0,
             shift: 0,
             receivers: 0,
+            choice: Choice::new(),
+            sent_ns: 0,
         }
     }
 
@@ -90,9 +115,7 @@ impl<M> Outbox<M> {
     /// ```
     #[must_use]
     pub fn for_receivers(&mut self, receivers: usize) -> BoundOutbox<'_, M> {
-        let range = receivers.div_ceil(SIDE_MAX).max(RECEIVERS_A_RANGE);
-        self.shift = range.next_power_of_two().ilog2();
-        self.ranges = receivers.div_ceil(1 << self.shift);
+        (self.sections, self.ranges) = (0, 0);
         self.receivers = receivers;
         self.buckets.iter_mut().for_each(Vec::clear);
         BoundOutbox(self)
@@ -127,6 +150,21 @@ impl<M> Outbox<M> {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+}
+
+/// Returns the binary logarithm of the number of receivers in a range.
+fn shift(receivers: usize, threads: usize) -> u32 {
+    let range = match threads {
+        0 | 1 => receivers.max(1),
+        _ => {
+            let even = receivers.div_ceil(RANGES_PER_THREAD * threads);
+            let range = even.clamp(RECEIVERS_MIN, RECEIVERS_MAX);
+            range.max(receivers.div_ceil(RANGES_MAX))
+        }
+    };
+    range
+        .checked_next_power_of_two()
+        .map_or(usize::BITS, usize::ilog2)
 }
 
 impl<M> Default for Outbox<M> {
@@ -222,6 +260,15 @@ pub struct Grid<'a, M> {
     ranges: usize,
     shift: u32,
     receivers: usize,
+    begun_ns: u64,
+    /// The outbox learns from this how long the loop took.
+    sent_ns: &'a mut u64,
+}
+
+impl<M> Drop for Grid<'_, M> {
+    fn drop(&mut self) {
+        *self.sent_ns = now_ns().saturating_sub(self.begun_ns);
+    }
 }
 
 // SAFETY: Each section has its own row of buckets.
@@ -235,19 +282,34 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
         count.pass();
     }
 
-    fn open(self, sections: usize) -> Grid<'o, M> {
+    fn prefers_one_thread(&self) -> bool {
+        self.0.choice.way() == Way::Alone
+    }
+
+    fn open(self, Sections { count, threads }: Sections) -> Grid<'o, M> {
         let outbox = self.0;
-        let (ranges, shift, receivers) = (outbox.ranges, outbox.shift, outbox.receivers);
+        let receivers = outbox.receivers;
+        let mut shift = shift(receivers, threads);
+        if shift >= u32::BITS {
+            // A message stores the place of its receiver in the range in 32 bits.
+            shift = u32::BITS - 1;
+        }
+        let ranges = receivers.div_ceil(1 << shift);
         assert!(
-            shift < 32,
+            ranges <= RANGES_MAX,
             "an outbox for {receivers} receivers: the maximum is 2^37"
         );
-        outbox.buckets.resize_with(sections * ranges, Vec::new);
+        (outbox.sections, outbox.ranges, outbox.shift) = (count, ranges, shift);
+        if outbox.buckets.len() < count * ranges {
+            outbox.buckets.resize_with(count * ranges, Vec::new);
+        }
         Grid {
             buckets: Split::new(&mut outbox.buckets),
             ranges,
             shift,
             receivers,
+            begun_ns: now_ns(),
+            sent_ns: &mut outbox.sent_ns,
         }
     }
 
@@ -339,8 +401,12 @@ impl Pool {
         if ranges == 0 {
             return;
         }
-        let total = receivers.len();
-        let sections = outbox.buckets.len() / ranges;
+        let begun_ns = now_ns();
+        let (total, sections) = (receivers.len(), outbox.sections);
+        let way = match ranges * sections {
+            1 => Way::Alone,
+            _ => Way::Shared,
+        };
         let (buckets, receivers) = (Split::new(&mut outbox.buckets), Split::new(receivers));
         self.run(usize::MAX, ranges, move |range: Range<usize>, _| {
             for range in range {
@@ -360,5 +426,8 @@ impl Pool {
                 }
             }
         });
+        let ns = outbox.sent_ns + now_ns().saturating_sub(begun_ns);
+        outbox.choice.learn(way, ns);
+        outbox.ranges = 0;
     }
 }

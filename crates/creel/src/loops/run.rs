@@ -39,12 +39,12 @@ impl Pool {
     pub(super) fn run(&self, slots: usize, units: usize, f: impl Fn(Range<usize>, usize) + Sync) {
         // SAFETY: This function owns `f`, and `f` is used through this body only.
         let body = unsafe { Body::new(&f) };
-        self.run_body(slots.min(self.most), units, body);
+        self.run_body(slots, units, body);
     }
 
     #[track_caller]
     fn run_body(&self, slots: usize, units: usize, body: Body<'_>) {
-        let slots = self.workers_for(units).min(slots);
+        let slots = self.threads_for(units, slots);
         if slots <= 1 {
             return inline(units, body);
         }
@@ -106,6 +106,11 @@ impl Pool {
                 own == Some(first) && !(first + 1..slots).any(|index| busy(&index))
             }
         }
+    }
+
+    /// Returns the number of threads that run a loop of `units` units if at most `slots` may.
+    pub(super) fn threads_for(&self, units: usize, slots: usize) -> usize {
+        self.workers_for(units).min(slots).min(self.most)
     }
 
     /// Returns the number of workers for a loop of `units` units. A sticky loop on an adaptive pool

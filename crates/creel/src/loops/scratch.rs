@@ -1,6 +1,6 @@
 //! Data for each worker of a loop, such as a buffer, a random generator or a sum.
 
-use super::items::{Base, Count, HasChunk, HasItem, Walk, WalkChunks};
+use super::items::{Base, Count, HasChunk, HasItem, Sections, Walk, WalkChunks};
 use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
 use std::{iter::Map, ops::Range, vec};
@@ -141,7 +141,7 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
     }
 
     #[inline]
-    fn open(self, _: usize) -> Self::Base {
+    fn open(self, _: Sections) -> Self::Base {
         Base::new(&mut self.0)
     }
 

@@ -4,7 +4,7 @@
 //! No two tiles of one grid share an item, so each tile may be changed by a different thread. A
 //! tile provides its part of each row separately, and never the items between these parts.
 
-use super::items::{Base, Count, HasItem, Walk};
+use super::items::{Base, Count, HasItem, Sections, Walk};
 use std::ops::Range;
 
 /// How a grid is divided into tiles.
@@ -341,7 +341,7 @@ unsafe impl<'a, T: Sync> Walk for Tiles<'a, T> {
         count.add(self.cut.tiles());
     }
 
-    fn open(self, _: usize) -> Self {
+    fn open(self, _: Sections) -> Self {
         self
     }
 
@@ -374,7 +374,7 @@ unsafe impl<'a, T: Send> Walk for TilesMut<'a, T> {
         count.add(self.cut.tiles());
     }
 
-    fn open(self, _: usize) -> Self::Base {
+    fn open(self, _: Sections) -> Self::Base {
         (Base::new(self.items), self.cut)
     }
 

@@ -1,22 +1,28 @@
 //! The loops that visit: `for_each`, `for_each_chunk`, and how all verbs pass out what they visit.
 
 use super::{
-    items::{ChunkOf, Count, ItemOf, ParChunks, ParItems, Walk},
+    items::{ChunkOf, Count, ItemOf, ParChunks, ParItems, Sections, Walk},
     split::Split,
 };
 use crate::pool::{Balance, Pool};
 use std::{cmp::Reverse, num::NonZeroUsize, ops::Range};
 
-/// The maximum number of sections of a loop that keeps something per section, such as an outbox.
+/// The maximum number of sections of a loop that keeps something per section, such as an outbox, in
+/// total and for each thread.
 const SECTIONS_MAX: usize = 64;
+const SECTIONS_PER_THREAD: usize = 8;
 /// The minimum number of items in a section.
 const SECTION_LEN: usize = 256;
 
-/// Returns the length of a section, in units. It depends on the number of units only, so that the
-/// sections are the same at any number of workers. The last section may be shorter.
-fn section_len(units: usize, coarse: bool) -> usize {
+/// Returns the length of a section, in units. The last section may be shorter. The sections do not
+/// change a result, because an outbox delivers its messages in the order of the sections.
+fn section_len(units: usize, coarse: bool, threads: usize) -> usize {
     let least = if coarse { 1 } else { SECTION_LEN };
-    units.div_ceil(SECTIONS_MAX).max(least)
+    let most = match threads {
+        0 | 1 => 1,
+        _ => SECTIONS_MAX.min(SECTIONS_PER_THREAD * threads),
+    };
+    units.div_ceil(most).max(least)
 }
 
 /// Returns the number of items.
@@ -289,7 +295,7 @@ impl Pool {
     ) {
         let most = items.most();
         if !I::IN_SECTIONS {
-            let base = items.open(0);
+            let base = items.open(Sections::ONE);
             return self.run(most, units, move |range, who| {
                 // SAFETY: `run` passes this `who`, which is below `most`, to no other thread, and a
                 // thread does not begin a range inside another. There are no sections.
@@ -297,9 +303,18 @@ impl Pool {
                 g(&mut hand, range, who);
             });
         }
-        let len = section_len(units, coarse);
+        // Units of other loops than sticky ones may wait for each other.
+        let most = match self.balance == Balance::Sticky && items.prefers_one_thread() {
+            true => 1,
+            false => most,
+        };
+        let threads = self.threads_for(units, most);
+        let len = section_len(units, coarse, threads);
         let sections = units.div_ceil(len);
-        let base = items.open(sections);
+        let base = items.open(Sections {
+            count: sections,
+            threads,
+        });
         self.run(most, sections, move |range, who| {
             for section in range {
                 // SAFETY: `run` passes this `who`, which is below `most`, to no other thread, and

@@ -26,9 +26,13 @@ pub fn subjects(workers: usize) -> Vec<Subject> {
             Ok(outbox(plan, &builder.clone().build()?))
         })
     };
+    let in_one_call = Pool::builder().workers(workers).wait(Wait::Adaptive);
     vec![
         creel("creel [sticky, adaptive]", Wait::Adaptive),
         creel("creel [sticky, park]", Wait::Park),
+        Subject::new("creel exchange [sticky, adaptive]", move |plan| {
+            Ok(exchange(plan, &in_one_call.clone().build()?))
+        }),
         Subject::new(ONE_THREAD, |plan| Ok(one_thread(plan))),
         Subject::new("two buckets by hand", |plan| Ok(two_buckets(plan))),
         Subject::new("mutex an item", |plan| Ok(mutex_an_item(plan))),
@@ -65,6 +69,22 @@ fn outbox(plan: &Plan, pool: &Pool) -> f64 {
         pool.deliver(&mut outbox, &mut receivers, |receiver, message| {
             receive(receiver, message)
         });
+    })
+}
+
+/// Measures the same in one call. The pool can then deliver each message at once, if it uses one
+/// thread.
+fn exchange(plan: &Plan, pool: &Pool) -> f64 {
+    let (mut messages, mut receivers) = (messages(), vec![0; ITEMS]);
+    let mut outbox = Outbox::new();
+    plan.time(|| {
+        pool.exchange(
+            &mut messages,
+            &mut outbox,
+            &mut receivers,
+            |message, post| post.send(receiver_of(*message), *message),
+            |receiver, message| receive(receiver, message),
+        );
     })
 }
 

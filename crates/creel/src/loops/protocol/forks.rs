@@ -23,7 +23,9 @@
 //!
 //! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
 //! between, which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
-//! The same applies to forks of a recursion that is too young.
+//! The same applies to forks of a recursion that is too young. If a thread from outside has only had
+//! short recursions, it does not notify at first, and ensures that there is a watchdog
+//! (`wake_throttle.rs`).
 //!
 //! # Waiting for a stolen fork
 //!
@@ -45,7 +47,7 @@ use super::{
     cutoff::{Cutoff, Place},
     deque::Deque,
     shared_jobs::{Ancestor, with_current_job},
-    wake_throttle::WakeThrottle,
+    wake_throttle::{Deferral, WakeThrottle},
 };
 use crate::{
     sync::{
@@ -140,6 +142,8 @@ pub(crate) struct Forker {
     /// The worker whose forker this is. `None` for a guest.
     own: Option<usize>,
     throttle: WakeThrottle,
+    /// Used by guests only, because a worker stays active until its next turn.
+    deferral: Deferral,
 }
 
 impl Forker {
@@ -158,6 +162,7 @@ impl Forker {
             begun_ns: AtomicU64::new(0),
             own,
             throttle: WakeThrottle::new(),
+            deferral: Deferral::new(),
         }
     }
 
@@ -208,11 +213,15 @@ impl Forker {
     }
 
     /// Notifies an idle worker of the forks, unless a worker is already searching, or this thread has
-    /// just notified one and there is a watchdog.
+    /// just notified one and there is a watchdog, or defers the notification.
     #[cold]
     #[inline(never)]
     fn offer(&self) {
         let slots = &self.loops().slots;
+        let begun_ns = self.begun_ns.load(Ordering::Relaxed);
+        if self.deferral.defers(slots, begun_ns) {
+            return;
+        }
         self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 

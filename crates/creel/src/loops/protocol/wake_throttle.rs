@@ -3,6 +3,10 @@
 //! Such a thread publishes work so often that it cannot afford a notification each time. If there
 //! is a watchdog, it notifies only from time to time, because the watchdog looks for the work every
 //! millisecond anyway.
+//!
+//! A notification costs several microseconds. A thread from outside whose last recursions were
+//! shorter than that therefore defers the first notification of the next one ([`Deferral`]). It
+//! ensures that there is a watchdog instead.
 
 use crate::{
     sync::{AtomicU64, AtomicUsize, Ordering, now_ns},
@@ -13,6 +17,76 @@ use crate::{
 /// at least this time. The time doubles, up to the second value, while no thread steals from it.
 const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
 const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
+
+/// A recursion that takes less than this may end before a notified worker arrives.
+const SHORT_NS: u64 = 12_000;
+/// A recursion that takes more than this must not be deferred a second time.
+const LONG_NS: u64 = 100_000;
+/// A recursion is deferred after this number of short ones in a row. We count up to the second
+/// value, so that one that was disturbed does not count for much.
+const SHORT_RUNS: u64 = 8;
+const SHORT_RUNS_MAX: u64 = 16;
+/// How long a notification is deferred. The thread looks at the clock once in this number of forks.
+const DEFER_NS: u64 = 6_000;
+const LOOK_EVERY: u64 = 16;
+
+/// Whether a thread defers the first notification of a recursion, because the last ones were short.
+/// Only this thread uses it, so relaxed is enough.
+pub(super) struct Deferral {
+    /// The number of short recursions.
+    short: AtomicU64,
+    /// The number of forks until the thread looks at the clock. 0 if it does not defer.
+    forks: AtomicU64,
+}
+
+impl Deferral {
+    pub(super) fn new() -> Self {
+        Self {
+            short: AtomicU64::new(0),
+            forks: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins a recursion.
+    pub(super) fn begin(&self) {
+        let defers = self.short.load(Ordering::Relaxed) >= SHORT_RUNS && !cfg!(creel_shuttle);
+        let forks = if defers { LOOK_EVERY } else { 0 };
+        self.forks.store(forks, Ordering::Relaxed);
+    }
+
+    /// Returns whether the thread does not notify a worker of the fork that it has just pushed. The
+    /// recursion began at `begun_ns`, and the thread counts as running in its pool.
+    ///
+    /// In that case, there is a watchdog, which finds the fork even if the thread pushes no other
+    /// one.
+    #[inline]
+    pub(super) fn defers(&self, slots: &WorkerSlots, begun_ns: u64) -> bool {
+        let mut forks = self.forks.load(Ordering::Relaxed);
+        if forks == 0 {
+            return false;
+        }
+        forks -= 1;
+        if forks == 0 && now_ns().saturating_sub(begun_ns) < DEFER_NS {
+            forks = LOOK_EVERY;
+        }
+        self.forks.store(forks, Ordering::Relaxed);
+        if forks > 0 {
+            slots.ensure_watchdog();
+        }
+        forks > 0
+    }
+
+    /// Learns how long a recursion took.
+    pub(super) fn learn(&self, ns: u64) {
+        let short = self.short.load(Ordering::Relaxed);
+        let short = match ns {
+            ..SHORT_NS => (short + 1).min(SHORT_RUNS_MAX),
+            SHORT_NS..LONG_NS => short.saturating_sub(SHORT_RUNS / 2),
+            LONG_NS.. => 0,
+        };
+        self.short.store(short, Ordering::Relaxed);
+    }
+}
 
 /// The notifications of one thread. Only this thread uses them, so relaxed is enough.
 pub(in crate::loops) struct WakeThrottle {
@@ -56,5 +130,36 @@ impl WakeThrottle {
             self.at_ns.store(now + every, Ordering::Relaxed);
         }
         slots.notify_other(own);
+    }
+}
+
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Returns whether a recursion that begins now is deferred.
+    fn begins_deferred(deferral: &Deferral) -> bool {
+        deferral.begin();
+        deferral.forks.load(Ordering::Relaxed) > 0
+    }
+
+    #[test]
+    fn a_recursion_is_deferred_after_short_ones() {
+        let deferral = Deferral::new();
+        for _ in 0..SHORT_RUNS {
+            assert!(!begins_deferred(&deferral));
+            deferral.learn(SHORT_NS - 1);
+        }
+        assert!(begins_deferred(&deferral));
+    }
+
+    #[test]
+    fn a_disturbed_recursion_changes_nothing_and_a_long_one_ends_it() {
+        let deferral = Deferral::new();
+        (0..SHORT_RUNS_MAX).for_each(|_| deferral.learn(0));
+        deferral.learn(SHORT_NS);
+        assert!(begins_deferred(&deferral));
+        deferral.learn(LONG_NS);
+        assert!(!begins_deferred(&deferral));
     }
 }

@@ -56,6 +56,7 @@ impl<'a> Entered<'a> {
                 let forker = &**forks.guests.at(guest);
                 loops.slots.idle.begin_outside();
                 forker.begin(loops, now_ns());
+                forker.deferral.begin();
                 let undo = Undo {
                     before,
                     guest: Some(guest),
@@ -83,6 +84,9 @@ impl Drop for Entered<'_> {
         };
         local(&CURRENT, |current| current.set(before));
         let Some(guest) = guest else { return };
+        let begun_ns = self.forker.begun_ns.load(Ordering::Relaxed);
+        let took_ns = now_ns().saturating_sub(begun_ns);
+        self.forker.deferral.learn(took_ns);
         self.forker.end(self.loops);
         self.forker.deque.set_owner(None);
         self.loops.slots.idle.end_outside();

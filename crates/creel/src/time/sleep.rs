@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// is [`Instant::now`].
 ///
 /// Use it instead of [`Instant::now`] in code that sleeps, so that your tests can run it with a
-/// [manual clock](Clock::manual).
+/// [manual clock](crate::time::Clock::manual).
 ///
 /// ```
 /// use creel::{Pool, time::Clock};

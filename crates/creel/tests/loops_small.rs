@@ -1,7 +1,7 @@
 //! Every loop verb once, on few items. These tests are small enough for Miri, which detects
 //! undefined behaviour.
 
-use creel::{Balance, Outbox, Pool, Scratch, Wait};
+use creel::{Balance, Outbox, Pool, Scratch, Wait, loops::ExchangeSender};
 use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -73,6 +73,22 @@ fn every_verb_once_and_a_panic_in_each() {
                 });
                 pool.deliver(&mut outbox, &mut others, |x, message| *x = message);
             });
+            for balance in [Balance::Sticky, Balance::Fixed] {
+                // The first one delivers at once, and the second one stores the messages.
+                let pool = pool.with_balance(balance);
+                thrown("exchange", &mut || {
+                    let items = (0..9, &mut items);
+                    let send =
+                        |(i, x): (usize, &mut Box<usize>),
+                         post: &mut ExchangeSender<'_, _, _, _>| {
+                            tick(i, x);
+                            post.send(8 - i, x.clone());
+                        };
+                    pool.exchange(items, &mut outbox, &mut others, send, |x, message| {
+                        *x = message
+                    });
+                });
+            }
             thrown("scratch", &mut || {
                 pool.for_each_indexed((&mut items, &mut own), |i, (_, x)| tick(i, x));
             });

@@ -72,6 +72,8 @@ pub struct Outbox<M> {
     /// The binary logarithm of the number of receivers in a range.
     shift: u32,
     receivers: usize,
+    /// The maximum number of threads in the loop over the senders.
+    threads: usize,
     choice: Choice,
     /// How long the loop over the senders took.
     sent_ns: u64,
@@ -95,6 +97,7 @@ impl<M> Outbox<M> {
             ranges: 0,
             shift: 0,
             receivers: 0,
+            threads: 0,
             choice: Choice::new(),
             sent_ns: 0,
         }
@@ -300,6 +303,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
             "an outbox for {receivers} receivers: the maximum is 2^37"
         );
         (outbox.sections, outbox.ranges, outbox.shift) = (count, ranges, shift);
+        outbox.threads = threads;
         if outbox.buckets.len() < count * ranges {
             outbox.buckets.resize_with(count * ranges, Vec::new);
         }
@@ -427,7 +431,7 @@ impl Pool {
             }
         });
         let ns = outbox.sent_ns + now_ns().saturating_sub(begun_ns);
-        outbox.choice.learn(way, ns);
+        outbox.choice.learn(way, ns, outbox.threads);
         outbox.ranges = 0;
     }
 }

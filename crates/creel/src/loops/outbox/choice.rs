@@ -4,7 +4,8 @@
 //! cores. If the senders do little, this costs more than several threads save, in particular if
 //! another program uses one of the CPUs. Therefore an outbox measures *steps*. A step is a loop over
 //! the senders together with the delivery. The outbox uses the faster way, and tries the other one
-//! again from time to time.
+//! again from time to time. It begins with several threads, because the first step may be long, or
+//! may be the only one.
 //!
 //! Both ways deliver the same messages in the same order, so this never changes a result.
 
@@ -18,6 +19,8 @@ const EVERY_MIN: u32 = 16;
 const EVERY_MAX: u32 = 512;
 /// One thread always runs a step that it finishes within this time, in ns.
 const WORTH_NS: u64 = 10_000;
+/// We do not try one thread if this could take longer, in ns.
+const TRY_NS: u64 = 5_000_000;
 
 /// Who runs a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +51,7 @@ pub(super) struct Choice {
 impl Choice {
     pub(super) fn new() -> Self {
         Self {
-            best: Way::Alone,
+            best: Way::Shared,
             average: [0; 2],
             trial: [0; TRIALS],
             trials_left: 0,
@@ -78,8 +81,9 @@ impl Choice {
         }
     }
 
-    /// Learns the duration of a step that was run in this way.
-    pub(super) fn learn(&mut self, way: Way, ns: u64) {
+    /// Learns the duration of a step that was run in this way. If it was shared, `threads` is the
+    /// number of threads.
+    pub(super) fn learn(&mut self, way: Way, ns: u64, threads: usize) {
         if way != self.best {
             self.learn_trial(ns);
             return;
@@ -95,14 +99,18 @@ impl Choice {
         if other > 0 && average > other + other / 8 {
             // The trial that led to this way was misleading, or the steps have changed.
             self.best = self.other();
-            self.wait_longer();
+            self.wait_longer(average / other);
             return;
         }
         self.until = self.until.saturating_sub(1);
         if self.until == 0 && self.trials_left == 0 {
-            match way == Way::Alone && average < WORTH_NS {
-                true => self.until = self.every,
-                false => self.trials_left = TRIALS,
+            let worth_it = match way {
+                Way::Alone => average >= WORTH_NS,
+                Way::Shared => average.saturating_mul(threads as u64) <= TRY_NS,
+            };
+            match worth_it {
+                true => self.trials_left = TRIALS,
+                false => self.until = self.every,
             }
         }
     }
@@ -112,24 +120,30 @@ impl Choice {
         let Some(left) = self.trials_left.checked_sub(1) else {
             return;
         };
+        let (other, best_ns) = (self.other(), self.average[self.best as usize].max(1));
         self.trial[left] = ns;
         self.trials_left = left;
         if left > 0 {
             return;
         }
         self.trial.sort_unstable();
-        let (other, ns) = (self.other(), self.trial[TRIALS / 2]);
+        let ns = self.trial[TRIALS / 2];
         self.average[other as usize] = ns;
-        if ns < self.average[self.best as usize] {
+        if ns < best_ns {
             self.best = other;
             self.until = self.every;
         } else {
-            self.wait_longer();
+            self.wait_longer(ns / best_ns);
         }
     }
 
-    fn wait_longer(&mut self) {
-        self.until = self.every;
+    /// Waits longer until the next trial. The last one was in vain, and took `times` as long as the
+    /// best way.
+    fn wait_longer(&mut self, times: u64) {
+        let times = u32::try_from(times).unwrap_or(u32::MAX);
+        self.until = self
+            .every
+            .max(times.saturating_mul(TRIALS as u32 * EVERY_MIN));
         self.every = (2 * self.every).min(EVERY_MAX);
     }
 }
@@ -138,13 +152,15 @@ impl Choice {
 mod tests {
     use super::*;
 
+    const THREADS: usize = 2;
+
     /// Runs steps with the given durations. Returns how many of them each way ran.
     fn run(choice: &mut Choice, steps: usize, ns: impl Fn(Way, usize) -> u64) -> [usize; 2] {
         let mut ran = [0; 2];
         for step in 0..steps {
             let way = choice.way();
             ran[way as usize] += 1;
-            choice.learn(way, ns(way, step));
+            choice.learn(way, ns(way, step), THREADS);
         }
         ran
     }
@@ -174,9 +190,18 @@ mod tests {
     }
 
     #[test]
-    fn a_short_step_is_never_shared() {
-        let [_, by_all] = run(&mut Choice::new(), 1000, |_, _| WORTH_NS / 2);
-        assert_eq!(by_all, 0);
+    fn a_short_step_is_not_shared_again() {
+        let [_, by_all] = run(&mut Choice::new(), 1000, |way, _| match way {
+            Way::Alone => WORTH_NS / 2,
+            Way::Shared => WORTH_NS,
+        });
+        assert_eq!(by_all, FIRST_TRIAL as usize);
+    }
+
+    #[test]
+    fn a_long_step_is_always_shared() {
+        let [by_one, _] = run(&mut Choice::new(), 1000, |_, _| TRY_NS);
+        assert_eq!(by_one, 0);
     }
 
     #[test]

@@ -121,7 +121,7 @@ impl Pool {
             }
             (fours..len).for_each(visit);
             let ns = now_ns().saturating_sub(begun_ns);
-            outbox.choice.learn(Way::Alone, ns);
+            outbox.choice.learn(Way::Alone, ns, 1);
             return;
         }
         self.walk((items, bound), |(hand, post), range, _| {

@@ -47,6 +47,15 @@ impl Runs {
     pub fn ratio(&self, base: &Runs) -> Option<Ratio> {
         Ratio::of(&base.walls(), &self.walls())
     }
+
+    /// Returns whether it costs less CPU time than `other`, by enough to matter and beyond noise.
+    fn is_cheaper(&self, other: &Runs) -> bool {
+        let cpus = |runs: &Runs| runs.costs.iter().map(|cost| cost.cpu_s).collect::<Vec<_>>();
+        let ratio = Ratio::of(&cpus(other), &cpus(self));
+        ratio.is_some_and(|ratio| {
+            ratio.geometric_mean <= 1.0 - SAVES && ratio.high.is_some_and(|high| high < 1.0)
+        })
+    }
 }
 
 /// Returns the fastest setting by the median of its wall times.
@@ -87,20 +96,20 @@ pub fn is_decided(all: &[Runs]) -> bool {
 }
 
 /// Returns the setting to recommend: of the equally fast ones that do not cost more CPU time than
-/// others, the first. Simple settings come first, beginning with the program as it is.
+/// others, the first. Simple settings come first, beginning with the program as it is, which counts
+/// as equally fast unless it is slower beyond noise.
 pub fn best(all: &[Runs]) -> usize {
     let first = fastest(all);
     let is_equal = |i: &usize| {
-        let ratio = all[*i].ratio(&all[first]);
-        !all[*i].costs.is_empty() && ratio.is_some_and(|ratio| ratio.geometric_mean <= EQUAL)
+        let is_equal = |ratio: Ratio| {
+            let is_in_doubt = *i == 0 && ratio.low.is_some_and(|low| low <= 1.0);
+            ratio.geometric_mean <= EQUAL || is_in_doubt
+        };
+        all[*i].ratio(&all[first]).is_some_and(is_equal)
     };
     let equal: Vec<usize> = (0..all.len()).filter(is_equal).collect();
-    let cpu = |i: usize| all[i].median(|cost| cost.cpu_s);
-    let least = equal.iter().map(|&i| cpu(i)).fold(f64::INFINITY, f64::min);
-    let mut cheap = equal
-        .into_iter()
-        .filter(|&i| cpu(i) * (1.0 - SAVES) <= least);
-    cheap.next().unwrap_or(first)
+    let is_cheap = |i: &&usize| !equal.iter().any(|&other| all[other].is_cheaper(&all[**i]));
+    equal.iter().find(is_cheap).copied().unwrap_or(first)
 }
 
 #[cfg(test)]
@@ -146,6 +155,27 @@ mod tests {
                 assert_eq!(best(&all), 0, "seed {seed}");
             }
         }
+    }
+
+    #[test]
+    fn the_default_is_kept_if_others_are_better_only_within_noise() {
+        let measured = |walls: [f64; 5], cpus: [f64; 5]| Runs {
+            costs: std::iter::zip(walls, cpus)
+                .map(|(wall_s, cpu_s)| Cost {
+                    wall_s,
+                    cpu_s,
+                    peak_bytes: 1e6,
+                })
+                .collect(),
+            is_dropped: false,
+        };
+        let own = measured([1.0, 1.0, 1.5, 1.0, 1.5], [1.0; 5]);
+        let other = measured([1.4, 0.8, 0.9, 0.9, 1.5], [0.8, 1.3, 0.7, 0.9, 0.6]);
+        let ratio = other.ratio(&own).unwrap();
+        assert!(ratio.geometric_mean < 0.91 && ratio.high.unwrap() > 1.0);
+        assert_eq!(best(&[own.clone(), other]), 0);
+        let faster = measured([0.5, 0.5, 0.7, 0.5, 0.7], [1.0; 5]);
+        assert_eq!(best(&[own, faster]), 1);
     }
 
     #[test]

@@ -130,6 +130,11 @@ impl Advice {
             }
         }
         self.notes.extend(other.notes);
+        // A script may start a program for which we do set something.
+        let sets_openmp = |advised: &AdvisedKnob| advised.knob.name == "OMP_NUM_THREADS";
+        if self.knobs.iter().any(sets_openmp) {
+            self.notes.retain(|note| note != OPENMP_IS_LEFT_ALONE);
+        }
     }
 }
 
@@ -187,6 +192,11 @@ const R: [(&str, &str); 4] = [
         "future and parallelly",
     ),
 ];
+
+/// The reason why we set nothing for OpenMP in a program of Python or in a script.
+const OPENMP_IS_LEFT_ALONE: &str = "creel sets nothing for OpenMP, BLAS, numexpr and numba, because \
+                                    they see the mask, and joblib divides the CPUs among its workers \
+                                    only if their variables are not set";
 
 /// Returns the advice for a program of this runtime.
 pub fn advise(runtime: Runtime, size: &Sizing) -> Advice {
@@ -332,10 +342,7 @@ fn python_libraries(size: &Sizing) -> Advice {
     let n = size.floor();
     let free = libraries_of(&LIBRARIES[GUARDED..], n);
     if !size.exceeds_mask {
-        return free.note(
-            "creel sets nothing for OpenMP, BLAS, numexpr and numba, because they see the mask, and \
-             joblib divides the CPUs among its workers only if their variables are not set",
-        );
+        return free.note(OPENMP_IS_LEFT_ALONE);
     }
     let is_needed = |(name, _): &&(&'static str, &str)| {
         BARE.contains(name) || (*name == "NUMEXPR_NUM_THREADS" && n > NUMEXPR_MOST)

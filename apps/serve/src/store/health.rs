@@ -34,6 +34,8 @@ pub enum Reason {
     Disk,
     /// Too few replicas have confirmed a write.
     Replicas,
+    /// The Sentinels are replacing the master, or have replaced it.
+    Failover,
     /// The server is loading its data or is busy with a script.
     Loading,
     /// The cluster does not serve all slots.
@@ -48,7 +50,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons, in the order of their discriminants.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::Unreachable,
         Reason::Timeout,
         Reason::Tls,
@@ -58,6 +60,7 @@ impl Reason {
         Reason::ReadOnly,
         Reason::Disk,
         Reason::Replicas,
+        Reason::Failover,
         Reason::Loading,
         Reason::Cluster,
         Reason::QueueFull,
@@ -77,6 +80,7 @@ impl Reason {
             Reason::ReadOnly => "read_only",
             Reason::Disk => "disk",
             Reason::Replicas => "replicas",
+            Reason::Failover => "failover",
             Reason::Loading => "loading",
             Reason::Cluster => "cluster",
             Reason::QueueFull => "queue_full",
@@ -90,7 +94,11 @@ impl Reason {
     fn is_passing(self) -> bool {
         matches!(
             self,
-            Reason::Unreachable | Reason::Timeout | Reason::Loading | Reason::Cluster
+            Reason::Unreachable
+                | Reason::Timeout
+                | Reason::Failover
+                | Reason::Loading
+                | Reason::Cluster
         )
     }
 }

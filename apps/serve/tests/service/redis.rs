@@ -1,6 +1,7 @@
 //! Tests of a Redis server that is killed, stopped and started again under load, and of one that
 //! rejects writes. Every answer must be right or 503, and no acknowledged record may be lost.
 
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use crate::process::{Folder, PROGRAM, Service, eventually, signal};
@@ -28,15 +29,18 @@ impl Load {
     }
 
     /// Stops the load. No answer may be wrong, and the service must have all acknowledged records.
-    pub fn finish(self, service: &Service) {
+    pub fn finish(mut self, service: &Service) {
         signal(self.child.id(), "INT");
-        let load = self.child.wait_with_output().unwrap();
-        let report: serde_json::Value = serde_json::from_slice(&load.stdout).unwrap();
+        let mut printed = Vec::new();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_end(&mut printed).unwrap();
+        self.child.wait().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&printed).unwrap();
         let step = &report["steps"][0];
         for name in ["wrong", "other", "errors", "timeouts"] {
             assert_eq!(step[name], 0, "{name}: {step}");
         }
-        let names = std::fs::read_to_string(self.names).unwrap();
+        let names = std::fs::read_to_string(&self.names).unwrap();
         assert!(names.lines().count() >= 40, "{}", names.lines().count());
         for name in names.lines() {
             let mut status = 503;
@@ -55,6 +59,14 @@ impl Load {
         });
         let signed = signed.unwrap();
         assert!(signed >= names.lines().count() as u64);
+    }
+}
+
+/// A test that fails must not leave a load behind, which would run for ten minutes.
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -63,6 +63,41 @@ fn sentinel_fails_over_to_the_replica_without_losing_a_record() {
 }
 
 #[test]
+fn a_planned_failover_loses_no_record() {
+    if !is_installed() {
+        return;
+    }
+    let folder = Folder::new("planned");
+    let master = Redis::start(&folder, "master", &[]);
+    let port = master.port.to_string();
+    let replica = Redis::start(&folder, "replica", &["--replicaof", "127.0.0.1", &port]);
+    has_replica(&master);
+    let sentinel = Redis::sentinel(&folder, "sentinel", master.port, "");
+    let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
+    let service = Service::start(&folder, &["--store", &store]);
+    eventually("the store is available", || is_ready(&service));
+    let load = Load::start(&folder, &service);
+    makes_progress(&service);
+    // The old master keeps running. For some seconds after the promotion of its replica, it is a
+    // master that accepts writes, and it has no replica.
+    eventually("the Sentinel knows the replica and begins", || {
+        let begun: redis::RedisResult<()> = sentinel.call("SENTINEL FAILOVER main");
+        begun.is_ok()
+    });
+    eventually("the replica is the master", || {
+        replica.info("role") == "master"
+    });
+    eventually("the old master is a replica", || {
+        master.info("role") == "slave"
+    });
+    eventually("the store is available", || is_ready(&service));
+    makes_progress(&service);
+    load.finish(&service);
+    assert!(service.metric("creel_serve_store_outages_total{reason=\"failover\"}") >= 1.0);
+    println!("{:?}", service.lines("the store"));
+}
+
+#[test]
 fn a_record_is_not_acknowledged_before_a_replica_has_it() {
     if !is_installed() {
         return;

@@ -130,15 +130,18 @@ impl Redis {
 
     /// Connects, and logs in if the server was started with a password.
     pub fn connect(&self) -> redis::Connection {
+        self.try_connect().unwrap()
+    }
+
+    fn try_connect(&self) -> redis::RedisResult<redis::Connection> {
         let place = redis::ConnectionAddr::Unix(self.socket.clone().into());
-        let client = redis::Client::open(place).unwrap();
-        let connection = client.get_connection_with_timeout(Duration::from_secs(60));
-        let mut connection = connection.unwrap();
+        let client = redis::Client::open(place)?;
+        let mut connection = client.get_connection_with_timeout(Duration::from_secs(60))?;
         if let Some(password) = &self.password {
             // The server may have another password now.
             let _ = redis::cmd("AUTH").arg(password).exec(&mut connection);
         }
-        connection
+        Ok(connection)
     }
 
     /// Returns whether the server answers.
@@ -157,7 +160,8 @@ impl Redis {
         words.for_each(|word| {
             command.arg(word);
         });
-        command.query(&mut self.connect())
+        // A Sentinel closes all connections to a master that it makes a replica.
+        command.query(&mut self.try_connect()?)
     }
 
     /// Executes a command that must succeed.

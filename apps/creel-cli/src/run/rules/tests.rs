@@ -56,6 +56,24 @@ fn openmp_waits_passively_on_a_busy_machine() {
 }
 
 #[test]
+fn a_note_does_not_contradict_the_settings_of_the_same_script() {
+    let masked = Sizing {
+        exceeds_mask: false,
+        ..SIZE
+    };
+    let is_left_alone = |runtimes: &[Runtime]| {
+        let mut advice = Advice::default();
+        for runtime in runtimes {
+            advice.join(advise(*runtime, &masked));
+        }
+        advice.notes.iter().any(|note| note == OPENMP_IS_LEFT_ALONE)
+    };
+    assert!(is_left_alone(&[Runtime::Shell]));
+    assert!(!is_left_alone(&[Runtime::OpenMp, Runtime::Shell]));
+    assert!(!is_left_alone(&[Runtime::Shell, Runtime::OpenMp]));
+}
+
+#[test]
 fn runtimes_that_miss_outer_quotas_are_sized() {
     assert_eq!(knobs(Runtime::Go(None), &SIZE), ["GOMAXPROCS=3"]);
     assert_eq!(knobs(threaded(RtsOpts::Some), &SIZE), ["+RTS -N2 -RTS"]);

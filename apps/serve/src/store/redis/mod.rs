@@ -12,11 +12,13 @@
 //! there are no other requests.
 //!
 //! If the connection is lost, we connect again after a pause between [`RECONNECT_MIN`] and
-//! [`RECONNECT_MAX`]. With Sentinels, each attempt asks them for the current master.
+//! [`RECONNECT_MAX`]. With Sentinels, each attempt asks them for the current master. We also ask
+//! them before we acknowledge writes if a replica has left the master (see `sentinel.rs`).
 
 mod address;
 mod cluster;
 mod node;
+mod sentinel;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,12 +27,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use redis::{Value, cmd};
+use redis::Value;
 
 pub use address::{Certificates, Host, Login, RedisAddr, Replicas, Secret, Topology};
 
 use self::cluster::Cluster;
 use self::node::{Confirmation, Node, Op, server_error, unexpected};
+use self::sentinel::Sentinels;
 use super::health::{Health, Reason, StoreError};
 use super::request::{Answer, Command, Outcome, StoreRequest};
 use crate::metrics::Metrics;
@@ -57,8 +60,8 @@ pub(super) struct RedisStore {
     metrics: Arc<Metrics>,
     /// Whether a server has redirected us, so that we must use its whole cluster.
     is_cluster: bool,
-    /// The Sentinel that has answered last, as an index of the address.
-    sentinel: usize,
+    /// The Sentinels, if the address names some.
+    sentinels: Option<Sentinels>,
 }
 
 /// The connection to the server, or to all masters of a cluster.
@@ -69,12 +72,16 @@ enum Link {
 
 impl RedisStore {
     pub(super) fn new(address: RedisAddr, health: Arc<Health>, metrics: Arc<Metrics>) -> Self {
+        let sentinels = match &address.topology {
+            Topology::Sentinel(hosts, master) => Some(Sentinels::new(hosts, master)),
+            _ => None,
+        };
         RedisStore {
             address,
             health,
             metrics,
             is_cluster: false,
-            sentinel: 0,
+            sentinels,
         }
     }
 
@@ -141,10 +148,10 @@ impl RedisStore {
             Topology::Cluster(hosts) => {
                 Link::Cluster(Box::new(Cluster::connect(&self.address, hosts)?))
             }
-            Topology::Sentinel(hosts, master) => {
-                let (node, sentinel) = find_master(&self.address, hosts, master, self.sentinel)?;
-                self.sentinel = sentinel;
-                server(node)
+            Topology::Sentinel(..) => {
+                let missing = || StoreError::new(Reason::Unreachable, "there are no Sentinels");
+                let sentinels = self.sentinels.as_mut().ok_or_else(missing)?;
+                server(sentinels.connect(&self.address)?)
             }
         };
         self.execute(&mut link, vec![StoreRequest::probe()])?;
@@ -153,7 +160,11 @@ impl RedisStore {
 
     /// Executes requests over one connection. Returns an error if it is lost, and `Ok` when all
     /// senders are gone.
-    fn serve(&self, link: &mut Link, requests: &Receiver<StoreRequest>) -> Result<(), StoreError> {
+    fn serve(
+        &mut self,
+        link: &mut Link,
+        requests: &Receiver<StoreRequest>,
+    ) -> Result<(), StoreError> {
         let mut probe = Instant::now() + PROBE_INTERVAL;
         loop {
             let left = probe.saturating_duration_since(Instant::now());
@@ -176,7 +187,7 @@ impl RedisStore {
     }
 
     /// Executes a batch and sends the answers. Returns an error if the connection must be closed.
-    fn execute(&self, link: &mut Link, batch: Vec<StoreRequest>) -> Result<(), StoreError> {
+    fn execute(&mut self, link: &mut Link, batch: Vec<StoreRequest>) -> Result<(), StoreError> {
         let probe_key = ["creel:probe".to_owned()];
         let probe_keys = match link {
             Link::Server(..) => &probe_key[..],
@@ -190,7 +201,7 @@ impl RedisStore {
         });
         let ranges: Vec<Range<usize>> = ranges.collect();
         let values = match link {
-            Link::Server(node, confirmation) => execute_on(node, &ops, *confirmation),
+            Link::Server(node, confirmation) => self.execute_on(node, &ops, *confirmation),
             Link::Cluster(cluster) => cluster.execute(&ops),
         };
         let values = match values {
@@ -236,77 +247,35 @@ impl RedisStore {
         }
     }
 
+    /// Executes a batch of commands on one server. If its writes may be lost in a failover, their
+    /// outcome is an error.
+    fn execute_on(
+        &mut self,
+        node: &mut Node,
+        ops: &[Op],
+        confirmation: Confirmation,
+    ) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
+        let (replies, role) = node.execute(ops, confirmation)?;
+        let confirmed = match (role, &mut self.sentinels) {
+            (Ok(Some(role)), Some(sentinels)) => sentinels.check(&self.address, &role),
+            (Err(error), Some(sentinels)) => Err(sentinels.explain(&self.address, error)),
+            (role, _) => role.map(|_| ()),
+        };
+        let values = ops.iter().zip(replies).map(|(op, reply)| match reply {
+            Ok(value) if op.writes => confirmed.clone().map(|()| value),
+            reply => reply.map_err(|error| server_error(&error)),
+        });
+        Ok(values.collect())
+    }
+
     /// Returns whether we must connect again to get rid of an error.
     fn needs_new_connection(&self, error: &StoreError) -> bool {
         match error.reason {
-            Reason::Auth => true,
+            Reason::Auth | Reason::Failover => true,
             Reason::ReadOnly => matches!(self.address.topology, Topology::Sentinel(..)),
             _ => self.is_redirection(error),
         }
     }
-}
-
-/// Executes a batch of commands on one server.
-fn execute_on(
-    node: &mut Node,
-    ops: &[Op],
-    confirmation: Confirmation,
-) -> Result<Vec<Result<Value, StoreError>>, StoreError> {
-    let (replies, confirmed) = node.execute(ops, confirmation)?;
-    let values = ops.iter().zip(replies).map(|(op, reply)| match reply {
-        Ok(value) if op.writes => confirmed.clone().map(|()| value),
-        reply => reply.map_err(|error| server_error(&error)),
-    });
-    Ok(values.collect())
-}
-
-/// Asks the Sentinels for the master and connects to it. Returns the index of the Sentinel, too.
-///
-/// Source: "Guidelines for Redis clients with support for Redis Sentinel".
-fn find_master(
-    address: &RedisAddr,
-    hosts: &[Host],
-    master: &str,
-    first: usize,
-) -> Result<(Node, usize), StoreError> {
-    let mut last = StoreError::new(Reason::Unreachable, "there are no Sentinels");
-    for index in (0..hosts.len()).map(|offset| (first + offset) % hosts.len()) {
-        let sentinel = &hosts[index];
-        let about = |error: StoreError| {
-            let words = format!("Sentinel {}", error.words);
-            StoreError::new(error.reason, words)
-        };
-        let mut command = cmd("SENTINEL");
-        command.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
-        let reply = Node::sentinel(address, sentinel)
-            .and_then(|mut node| node.call(&command))
-            .and_then(|reply| reply.map_err(|error| server_error(&error)));
-        let host = reply.map_err(about).and_then(|reply| {
-            master_host(&reply).ok_or_else(|| {
-                let why = format!("Sentinel {sentinel} does not know the master \"{master}\"");
-                StoreError::new(Reason::Unreachable, why)
-            })
-        });
-        match host.and_then(|host| Node::connect(address, &host)) {
-            Ok(node) => return Ok((node, index)),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Returns the host in the reply of a Sentinel, or `None` if it does not know the master.
-fn master_host(reply: &Value) -> Option<Host> {
-    let Value::Array(parts) = reply else {
-        return None;
-    };
-    let [Value::BulkString(name), Value::BulkString(port)] = &parts[..] else {
-        return None;
-    };
-    Some(Host {
-        name: String::from_utf8(name.clone()).ok()?,
-        port: std::str::from_utf8(port).ok()?.parse().ok()?,
-    })
 }
 
 /// Appends the Redis commands of a command.

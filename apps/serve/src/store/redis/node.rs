@@ -79,6 +79,10 @@ impl Op {
 /// The reply to a command: a value, or the error of the server.
 pub(super) type Reply = Result<Value, ServerError>;
 
+/// The replies to a batch, and the role of the server if we have asked for it. The role is an error
+/// if the replicas that we need do not confirm the batch.
+pub(super) type Executed = (Vec<Reply>, Result<Option<Role>, StoreError>);
+
 /// A connection to one server.
 pub(super) struct Node {
     connection: Connection,
@@ -125,15 +129,51 @@ impl Confirmation {
         match (self, reply) {
             (Confirmation::None, _) => Ok(false),
             (Confirmation::AtLeast(replicas), reply) => confirmed(reply, replicas).map(|()| false),
-            // The reply of a master is its name, an offset, and its replicas.
-            (Confirmation::IfConnected, Ok(Value::Array(role))) => match &role[..] {
-                [_, _, Value::Array(replicas), ..] => Ok(!replicas.is_empty()),
-                _ => Ok(false),
-            },
-            (Confirmation::IfConnected, Ok(_)) => Ok(false),
-            (Confirmation::IfConnected, Err(error)) => Err(server_error(error)),
+            (Confirmation::IfConnected, reply) => Ok(!Role::of(reply)?.replicas.is_empty()),
         }
     }
+}
+
+/// The reply of a master to `ROLE`.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Role {
+    /// The addresses of the replicas that are connected.
+    pub(super) replicas: Vec<String>,
+}
+
+impl Role {
+    /// Parses the reply. A server that has become a replica after it has executed our writes loses
+    /// them, which is an error.
+    fn of(reply: &Reply) -> Result<Role, StoreError> {
+        let parts = match reply {
+            Ok(Value::Array(parts)) => &parts[..],
+            Ok(_) => &[],
+            Err(error) => return Err(server_error(error)),
+        };
+        match parts {
+            // The name, an offset, and the replicas.
+            [_, _, Value::Array(replicas), ..] => Ok(Role {
+                replicas: replicas.iter().map(address_of).collect(),
+            }),
+            [Value::BulkString(name), ..] if name == b"slave" => {
+                let why = "the server has become a replica";
+                Err(StoreError::new(Reason::ReadOnly, why))
+            }
+            _ => Ok(Role::default()),
+        }
+    }
+}
+
+/// Returns the address of a replica in the reply of a master: its host and its port.
+fn address_of(replica: &Value) -> String {
+    let Value::Array(parts) = replica else {
+        return String::new();
+    };
+    let texts = parts.iter().take(2).filter_map(|part| match part {
+        Value::BulkString(text) => Some(String::from_utf8_lossy(text)),
+        _ => None,
+    });
+    texts.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns a command that waits until replicas have all writes of this connection.
@@ -278,12 +318,11 @@ impl Node {
 
     /// Executes a batch of commands and returns their replies in order.
     ///
-    /// If the replicas that we need do not confirm the batch, the error becomes the second value.
     pub(super) fn execute(
         &mut self,
         ops: &[Op],
         confirmation: Confirmation,
-    ) -> Result<(Vec<Reply>, Result<(), StoreError>), StoreError> {
+    ) -> Result<Executed, StoreError> {
         let mut bytes: Vec<u8> = Vec::new();
         ops.iter().for_each(|op| bytes.extend_from_slice(&op.bytes));
         let ask = confirmation.command();
@@ -292,18 +331,22 @@ impl Node {
         self.send(&bytes)?;
         let replies = ops.iter().map(|_| self.receive());
         let replies = replies.collect::<Result<Vec<_>, _>>()?;
-        let mut confirmed_by_replicas = Ok(());
-        if ask.is_some() {
-            let role = self.receive()?;
-            confirmed_by_replicas = match confirmation.needs_wait(&role) {
-                Ok(true) => {
-                    self.send(&wait(1))?;
-                    confirmed(&self.receive()?, 1)
-                }
-                other => other.map(|_| ()),
-            };
+        if ask.is_none() {
+            return Ok((replies, Ok(None)));
         }
-        Ok((replies, confirmed_by_replicas))
+        let reply = self.receive()?;
+        let confirmed_by_replicas = match confirmation.needs_wait(&reply) {
+            Ok(true) => {
+                self.send(&wait(1))?;
+                confirmed(&self.receive()?, 1)
+            }
+            other => other.map(|_| ()),
+        };
+        let role = match confirmation {
+            Confirmation::IfConnected => Role::of(&reply).ok(),
+            _ => None,
+        };
+        Ok((replies, confirmed_by_replicas.map(|()| role)))
     }
 }
 
@@ -414,6 +457,9 @@ mod tests {
         let automatic = Confirmation::IfConnected;
         assert_eq!(automatic.needs_wait(&role(vec![])), Ok(false));
         assert_eq!(automatic.needs_wait(&role(vec![Value::Nil])), Ok(true));
+        let demoted = Value::Array(vec![Value::BulkString(b"slave".to_vec())]);
+        let error = automatic.needs_wait(&Ok(demoted)).unwrap_err();
+        assert_eq!(error.reason, Reason::ReadOnly, "its writes are lost");
         let two = Confirmation::AtLeast(2);
         assert_eq!(two.needs_wait(&Ok(Value::Int(2))), Ok(false));
         let error = two.needs_wait(&Ok(Value::Int(1))).unwrap_err();

@@ -34,6 +34,8 @@ fn cpu_time(name: &str) -> (usize, u64) {
 fn an_unused_helper_does_not_run() {
     assert_eq!(cpu_time(HELPER).0, 0, "it starts with the first use");
     let pool = Pool::builder().workers(1).build().unwrap();
+    // The task returns the handle of another one.
+    #[expect(clippy::async_yields_async)]
     let waits = pool.spawn(with_tokio(async {
         tokio::time::sleep(Duration::from_millis(1)).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -83,7 +83,7 @@ fn exchange(plan: &Plan, pool: &Pool) -> f64 {
             &mut outbox,
             &mut receivers,
             |message, post| post.send(receiver_of(*message), *message),
-            |receiver, message| receive(receiver, message),
+            receive,
         );
     })
 }

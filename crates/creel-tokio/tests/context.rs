@@ -211,7 +211,7 @@ fn a_panic_reaches_the_handle_and_the_context_ends() {
             panic!("on purpose");
         }),
     );
-    let Err(JoinError::Panicked(panic)) = pool.block_on::<_>(task).map(|()| ()) else {
+    let Err(JoinError::Panicked(panic)) = pool.block_on(task) else {
         panic!("the handle returns no panic");
     };
     assert_eq!(panic.message(), Some("on purpose"));

@@ -9,10 +9,12 @@ use serde_json::Value;
 /// The crates that we publish, each after the crates that it needs.
 const PUBLISHED: &[&str] = &[
     "creel-topology",
+    "creel-macros",
     "creel",
     "creel-rayon",
     "creel-pools",
     "creel-hyper",
+    "creel-tokio",
     "creel-media",
 ];
 

@@ -248,7 +248,7 @@ fn flows_have_the_rate_that_the_file_says() {
     assert!(
         trips("none", none)
             .unwrap_err()
-            .contains("no number, rate or period")
+            .contains("needs number, vehsPerHour")
     );
 }
 

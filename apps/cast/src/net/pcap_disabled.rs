@@ -1,11 +1,11 @@
-//! Replaces `pcap.rs` if the feature `formats` is off. Captures can then neither be read nor written.
+//! Replaces `pcap.rs` if the feature `formats` is off. Captures can then not be read or written.
 
 use crate::error::Error;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-/// A datagram of a capture, of which there is none.
+/// A datagram of a capture. No value of it is created, because no capture can be read.
 pub(crate) struct CapturedDatagram<'a> {
     pub(crate) at: u64,
     pub(crate) from: SocketAddr,
@@ -14,7 +14,7 @@ pub(crate) struct CapturedDatagram<'a> {
     pub(crate) missing: usize,
 }
 
-/// Counters of a capture, of which there is none.
+/// The counters of a capture. This type has no values, because no capture can be read.
 pub(crate) struct CaptureSummary {
     pub(crate) others: u64,
     never: Never,
@@ -42,7 +42,7 @@ pub(crate) fn read(
     Err(needs_formats(path))
 }
 
-/// Writes datagrams to a capture, of which there is none.
+/// Writes datagrams to a capture. This type has no values, because no capture can be created.
 #[derive(Debug, Clone)]
 pub(crate) struct CaptureWriter(Never);
 

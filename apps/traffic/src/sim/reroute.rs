@@ -79,7 +79,7 @@ impl Lateness {
     }
 }
 
-/// The travel time of a closed road for rerouting. A car uses it only if there is no other way.
+/// The travel time of a closed road for rerouting. A car uses it only if no open route exists.
 pub(super) const CLOSED_ROAD_MS: Ms = 100_000_000;
 
 /// A car with its new route.

@@ -11,7 +11,7 @@ use creel::Pool;
 use std::sync::Arc;
 
 impl Simulation {
-    /// Returns a router for free flow that uses closed roads only if there is no other way.
+    /// Returns a router for free flow that uses closed roads only if no open route exists.
     pub(super) fn router_now(&self, pool: &Pool) -> Router {
         let network = &self.network;
         let free = || Router::from_times(pool, network, free_flow_times(network));

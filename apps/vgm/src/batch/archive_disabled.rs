@@ -1,5 +1,5 @@
-//! Replaces `archive.rs` if the feature `formats` is off. Opening an archive fails, so no song is in
-//! one.
+//! Replaces `archive.rs` if the feature `formats` is off. Opening an archive fails, so no song comes
+//! from one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::kind::Kind;
 use crate::error::{Error, Result};
 
-/// A song in an archive, of which there is none.
+/// A song in an archive. This type has no values, because no archive can be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packed {
     /// The path of the song in the archive.

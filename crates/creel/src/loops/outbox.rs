@@ -220,7 +220,7 @@ impl<M> OutboxSender<'_, M> {
     /// [`Pool::deliver`] delivers it.
     ///
     /// # Panics
-    /// If there is no receiver with this index.
+    /// If `to` is not below the number of receivers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -120,7 +120,7 @@ pub(super) struct Heap {
     scheduler_at: *const (),
     own: UnsafeCell<Own>,
     /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. They are
-    /// pushed with release and taken all at once with acquire, so there is no ABA problem.
+    /// pushed with release and taken all at once with acquire, which avoids the ABA problem.
     returns: CachePadded<AtomicPtr<Block>>,
     /// Once the heap is orphaned, the number of blocks that are still in use. It is 0 before that,
     /// and it may be negative while the heap is being orphaned.

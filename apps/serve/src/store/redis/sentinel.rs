@@ -3,7 +3,7 @@
 //! A failover that an operator starts (`SENTINEL FAILOVER`) first makes a replica the new master.
 //! The old master continues to accept writes for some seconds, until the Sentinels make it a
 //! replica. Those writes are lost then. The old master cannot know this, but it can see that its
-//! replica has left. Whenever a replica has left, and whenever there is none, we therefore ask the
+//! replica has left. While the master has no replica, and after one has left, we therefore ask the
 //! Sentinels before we acknowledge a write. One of them leads the failover and knows about it from
 //! the start.
 //!

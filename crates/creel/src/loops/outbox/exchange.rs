@@ -39,7 +39,7 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
     /// Sends a message to the receiver with the index `to`.
     ///
     /// # Panics
-    /// If there is no receiver with this index.
+    /// If `to` is not below the number of receivers.
     #[inline(always)]
     pub fn send(&mut self, to: usize, message: M) {
         match &mut self.0 {

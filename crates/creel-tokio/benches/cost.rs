@@ -54,6 +54,34 @@ fn once(future: impl Future<Output = ()>) -> Duration {
     Duration::ZERO
 }
 
+/// Measures round trips of 64 bytes between two connected sockets. The sockets of the two libraries
+/// have the same methods and no trait in common, so this is a macro.
+macro_rules! round_trips {
+    ($stream:ident, $other:ident) => {{
+        let echo = async move {
+            let mut bytes = [0; 64];
+            while $other.read_exact(&mut bytes).await.is_ok() {
+                $other.write_all(&bytes).await?;
+            }
+            io::Result::Ok(())
+        };
+        let trips = async move {
+            let mut bytes = [0; 64];
+            let mut begun = Instant::now();
+            for n in 0..WARM_UP_TRIPS + TRIPS {
+                if n == WARM_UP_TRIPS {
+                    begun = Instant::now();
+                }
+                $stream.write_all(&bytes).await?;
+                $stream.read_exact(&mut bytes).await?;
+            }
+            io::Result::Ok(begun.elapsed() / TRIPS)
+        };
+        let (time, _) = tokio::join!(trips, echo);
+        time
+    }};
+}
+
 /// The time of a round trip of 64 bytes between two sockets of tokio.
 async fn trips_of_tokio() -> io::Result<Duration> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -62,27 +90,7 @@ async fn trips_of_tokio() -> io::Result<Duration> {
     let (mut stream, mut other) = (stream?, accepted?.0);
     stream.set_nodelay(true)?;
     other.set_nodelay(true)?;
-    let echo = async move {
-        let mut bytes = [0; 64];
-        while other.read_exact(&mut bytes).await.is_ok() {
-            other.write_all(&bytes).await?;
-        }
-        io::Result::Ok(())
-    };
-    let trips = async move {
-        let mut bytes = [0; 64];
-        let mut begun = Instant::now();
-        for n in 0..WARM_UP_TRIPS + TRIPS {
-            if n == WARM_UP_TRIPS {
-                begun = Instant::now();
-            }
-            stream.write_all(&bytes).await?;
-            stream.read_exact(&mut bytes).await?;
-        }
-        io::Result::Ok(begun.elapsed() / TRIPS)
-    };
-    let (time, _) = tokio::join!(trips, echo);
-    time
+    round_trips!(stream, other)
 }
 
 /// The same between two sockets of Creel.
@@ -91,27 +99,7 @@ async fn trips_of_creel() -> io::Result<Duration> {
     let to = listener.local_addr()?;
     let (stream, accepted) = tokio::join!(creel::net::TcpStream::connect(to), listener.accept());
     let (stream, other) = (stream?, accepted?.0);
-    let echo = async move {
-        let mut bytes = [0; 64];
-        while other.read_exact(&mut bytes).await.is_ok() {
-            other.write_all(&bytes).await?;
-        }
-        io::Result::Ok(())
-    };
-    let trips = async move {
-        let mut bytes = [0; 64];
-        let mut begun = Instant::now();
-        for n in 0..WARM_UP_TRIPS + TRIPS {
-            if n == WARM_UP_TRIPS {
-                begun = Instant::now();
-            }
-            stream.write_all(&bytes).await?;
-            stream.read_exact(&mut bytes).await?;
-        }
-        io::Result::Ok(begun.elapsed() / TRIPS)
-    };
-    let (time, _) = tokio::join!(trips, echo);
-    time
+    round_trips!(stream, other)
 }
 
 fn main() {

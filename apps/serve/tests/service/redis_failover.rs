@@ -11,6 +11,16 @@ fn has_replica(master: &Redis) {
     });
 }
 
+/// Starts a master, a replica of it, and a Sentinel that watches them.
+fn watched_pair(folder: &Folder) -> [Redis; 3] {
+    let master = Redis::start(folder, "master", &[]);
+    let port = master.port.to_string();
+    let replica = Redis::start(folder, "replica", &["--replicaof", "127.0.0.1", &port]);
+    has_replica(&master);
+    let sentinel = Redis::sentinel(folder, "sentinel", master.port, "");
+    [master, replica, sentinel]
+}
+
 #[test]
 fn sentinel_fails_over_to_the_replica_without_losing_a_record() {
     if !is_installed() {
@@ -68,11 +78,7 @@ fn a_planned_failover_loses_no_record() {
         return;
     }
     let folder = Folder::new("planned");
-    let master = Redis::start(&folder, "master", &[]);
-    let port = master.port.to_string();
-    let replica = Redis::start(&folder, "replica", &["--replicaof", "127.0.0.1", &port]);
-    has_replica(&master);
-    let sentinel = Redis::sentinel(&folder, "sentinel", master.port, "");
+    let [master, replica, sentinel] = watched_pair(&folder);
     let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let service = Service::start(&folder, &["--store", &store]);
     eventually("the store is available", || is_ready(&service));
@@ -103,11 +109,7 @@ fn a_record_is_not_acknowledged_before_a_replica_has_it() {
         return;
     }
     let folder = Folder::new("confirmed");
-    let master = Redis::start(&folder, "master", &[]);
-    let port = master.port.to_string();
-    let replica = Redis::start(&folder, "replica", &["--replicaof", "127.0.0.1", &port]);
-    has_replica(&master);
-    let sentinel = Redis::sentinel(&folder, "sentinel", master.port, "");
+    let [master, replica, sentinel] = watched_pair(&folder);
     let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let service = Service::start(&folder, &["--store", &store]);
     let arguments = ["--store", store.as_str(), "--store-replicas", "0"];

@@ -109,7 +109,7 @@ fn a_record_is_not_acknowledged_before_a_replica_has_it() {
         return;
     }
     let folder = Folder::new("confirmed");
-    let [master, replica, sentinel] = watched_pair(&folder);
+    let [_master, replica, sentinel] = watched_pair(&folder);
     let store = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port);
     let service = Service::start(&folder, &["--store", &store]);
     let arguments = ["--store", store.as_str(), "--store-replicas", "0"];

@@ -28,6 +28,14 @@ pub(crate) fn switch(on: bool) {
     REST.set(on.then_some((0, 0)));
 }
 
+/// Runs `f` with the system's allocator, so that it does not change the addresses of the simulation.
+pub(crate) fn paused<R>(f: impl FnOnce() -> R) -> R {
+    let rest = REST.take();
+    let result = f();
+    REST.set(rest);
+    result
+}
+
 // SAFETY: memory comes from the system's allocator, either directly or as a part of a chunk that no
 // other allocation has and that is never freed. See `dealloc` for how the two are distinguished.
 unsafe impl GlobalAlloc for Arena {

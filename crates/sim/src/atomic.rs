@@ -39,18 +39,22 @@ macro_rules! atomics {
                 self.0.load(Relaxed)
             }
 
+            #[track_caller]
             pub fn load(&self, _: Ordering) -> $value {
                 access(self.at(), Access::Load, || self.0.load(Relaxed))
             }
 
+            #[track_caller]
             pub fn store(&self, value: $value, order: Ordering) {
                 access(self.at(), store_kind(order), || self.0.store(value, Relaxed));
             }
 
+            #[track_caller]
             pub fn swap(&self, value: $value, _: Ordering) -> $value {
                 access(self.at(), Access::Exchange, || self.0.swap(value, Relaxed))
             }
 
+            #[track_caller]
             pub fn compare_exchange(
                 &self,
                 old: $value,
@@ -62,6 +66,7 @@ macro_rules! atomics {
                 access(self.at(), Access::Exchange, step)
             }
 
+            #[track_caller]
             pub fn compare_exchange_weak(
                 &self,
                 old: $value,
@@ -72,6 +77,7 @@ macro_rules! atomics {
                 self.compare_exchange(old, new, set, fetch)
             }
 
+            #[track_caller]
             pub fn fetch_update(
                 &self,
                 set: Ordering,
@@ -112,7 +118,8 @@ macro_rules! fetch {
     ($($name:ident: $value:ty, [$($method:ident),*];)*) => {$(
         #[allow(missing_docs, reason = "the methods are those of `std`")]
         impl $name {
-            $(pub fn $method(&self, value: $value, _: Ordering) -> $value {
+            $(#[track_caller]
+            pub fn $method(&self, value: $value, _: Ordering) -> $value {
                 access(self.at(), Access::Exchange, || self.0.$method(value, Relaxed))
             })*
         }

@@ -10,6 +10,7 @@
 use crate::arena;
 use crate::cache::{Access, AddressMap, Cache, Place};
 use crate::machine::{Costs, Machine};
+use crate::profile;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use std::cell::{Cell, RefCell};
@@ -113,17 +114,23 @@ thread_local! {
     static ENGINE: Cell<*const Engine> = const { Cell::new(ptr::null()) };
 }
 
-/// Calls `f` with the engine, if a simulated thread runs.
-fn with<R>(f: impl FnOnce(&Engine) -> R) -> Option<R> {
+/// Returns the engine, if a simulated thread runs.
+fn current_engine<'a>() -> Option<&'a Engine> {
     let engine = ENGINE.try_with(Cell::get).unwrap_or(ptr::null());
     // SAFETY: `run` sets the pointer only while the engine is alive and does not move. All uses are
-    // on this thread of the system and shared.
+    // on this thread of the system and shared. A simulated thread, which calls this, is never
+    // resumed after the engine ended, so the caller cannot keep the reference for longer.
     let engine = unsafe { engine.as_ref() }?;
     let is_inside = engine
         .0
         .try_borrow()
         .is_ok_and(|state| state.current.is_some());
-    is_inside.then(|| f(engine))
+    is_inside.then_some(engine)
+}
+
+/// Calls `f` with the engine, if a simulated thread runs.
+fn with<R>(f: impl FnOnce(&Engine) -> R) -> Option<R> {
+    current_engine().map(f)
 }
 
 impl Engine {
@@ -176,10 +183,12 @@ impl Engine {
         }
     }
 
+    #[track_caller]
     fn access<R>(&self, at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
         self.settle();
         let result = step();
-        self.0.borrow_mut().access(at, kind);
+        let ns = self.0.borrow_mut().access(at, kind);
+        profile::count(at, ns);
         result
     }
 
@@ -252,7 +261,8 @@ impl State {
         }
     }
 
-    fn access(&mut self, at: usize, kind: Access) {
+    /// Makes an access by the current thread. Returns how long the thread waits for it.
+    fn access(&mut self, at: usize, kind: Access) -> u64 {
         let index = self.current_pu();
         let pu = &self.pus[index];
         let (now, core) = (pu.now, pu.place.core);
@@ -270,6 +280,7 @@ impl State {
                 self.spend(index, self.costs.hit);
             }
         }
+        end - now
     }
 
     /// Returns the PU on which a thread that is ready should run.
@@ -667,12 +678,11 @@ fn run(engine: &Engine, limit: u64) {
 }
 
 /// Makes an observable step on the memory at `at`.
+#[track_caller]
 pub(crate) fn access<R>(at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
-    let mut step = Some(step);
-    let mut run = || step.take().expect("a step runs once")();
-    match with(|engine| engine.access(at, kind, &mut run)) {
-        Some(result) => result,
-        None => run(),
+    match current_engine() {
+        Some(engine) => engine.access(at, kind, step),
+        None => step(),
     }
 }
 

@@ -31,6 +31,7 @@
 //! | `engine.rs` | the events, the clocks of the PUs, and the scheduler of the simulated system |
 //! | `cache.rs` | the state of each cache line, and the cost of an access |
 //! | `atomic.rs`, `sync.rs`, `thread.rs`, `time.rs` | the types that a program uses in place of those of `std` |
+//! | `profile.rs` | the accesses that a simulation waits for, by their position in the source |
 //! | `arena.rs` | an allocator that gives every run the same addresses |
 //!
 //! The atomics are sequentially consistent, whatever ordering the program requests. Use loom or
@@ -41,6 +42,7 @@ pub mod atomic;
 mod cache;
 mod engine;
 mod machine;
+mod profile;
 pub mod sync;
 pub mod thread;
 mod time;
@@ -48,4 +50,5 @@ mod time;
 pub use arena::Arena;
 pub use engine::{Sim, Stats, hog, spin_loop, touch, touch_mut, work};
 pub use machine::{Costs, Machine, NAMES};
+pub use profile::{Waited, profile};
 pub use time::{Instant, now_ns};

@@ -24,6 +24,7 @@ impl WaitWord {
     }
 
     /// Sleeps while the word equals `expected`, until a wake-up or the time-out.
+    #[track_caller]
     pub fn wait(&self, expected: u32, timeout: Option<Duration>) {
         let ns = timeout.map(|t| u64::try_from(t.as_nanos()).unwrap_or(u64::MAX));
         engine::wait(self.at(), || self.0.peek() == expected, ns);
@@ -90,6 +91,7 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// It never fails. The type is that of `std`.
+    #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !self.take(TAKEN) {
             self.lock_slow();
@@ -97,12 +99,14 @@ impl<T> Mutex<T> {
         Ok(MutexGuard(self))
     }
 
+    #[track_caller]
     fn take(&self, as_: u32) -> bool {
         let word = &self.word;
         word.compare_exchange(FREE, as_, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
+    #[track_caller]
     fn spin(&self) -> u32 {
         for _ in 0..LOOKS {
             let state = self.word.load(Ordering::Relaxed);
@@ -114,6 +118,7 @@ impl<T> Mutex<T> {
         self.word.load(Ordering::Relaxed)
     }
 
+    #[track_caller]
     fn lock_slow(&self) {
         let mut state = self.spin();
         if state == FREE && self.take(TAKEN) {
@@ -133,6 +138,7 @@ impl<T> Mutex<T> {
     /// # Errors
     ///
     /// Returns [`TryLockError::WouldBlock`] if another thread has it.
+    #[track_caller]
     pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
         match self.take(TAKEN) {
             true => Ok(MutexGuard(self)),
@@ -175,6 +181,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl<T> Drop for MutexGuard<'_, T> {
+    #[track_caller]
     fn drop(&mut self) {
         if self.0.word.swap(FREE, Ordering::Release) == CONTENDED {
             self.0.word.wake_one();

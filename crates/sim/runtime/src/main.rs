@@ -2,7 +2,7 @@
 
 mod curves;
 
-use creel_sim::{Arena, Machine, NAMES};
+use creel_sim::{Arena, Machine, NAMES, Waited, profile};
 use curves::{CURVES, Curve};
 use std::process::ExitCode;
 
@@ -18,6 +18,7 @@ Usage: creel-scale [OPTIONS]
   --from N        Begin with this number of workers. Default: 1
   --to N          End with this number of workers. Default: all PUs
   --only CURVE    Measure only this curve
+  --profile       Print the accesses to shared memory that the threads wait for
   --list          List the machines and the curves
   --help          Print this text
 ";
@@ -27,6 +28,7 @@ struct Options {
     from: usize,
     to: usize,
     only: Option<String>,
+    profile: bool,
 }
 
 fn options() -> Result<Option<Options>, String> {
@@ -35,6 +37,7 @@ fn options() -> Result<Option<Options>, String> {
         from: 1,
         to: usize::MAX,
         only: None,
+        profile: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -44,6 +47,7 @@ fn options() -> Result<Option<Options>, String> {
             "--machine" => options.machine = value()?,
             "--from" => options.from = number(value()?)?,
             "--to" => options.to = number(value()?)?,
+            "--profile" => options.profile = true,
             "--only" => options.only = Some(value()?),
             "--list" => {
                 let curves: Vec<_> = CURVES.iter().map(|curve| curve.name).collect();
@@ -76,7 +80,7 @@ fn steps(from: usize, to: usize) -> Vec<usize> {
     steps
 }
 
-fn print(curve: &Curve, machine: &Machine, steps: &[usize]) {
+fn print(curve: &Curve, machine: &Machine, steps: &[usize], with_profile: bool) {
     println!("\n{}: {}", curve.name, curve.what);
     println!("bound: {}", curve.bound_is);
     println!(
@@ -85,13 +89,17 @@ fn print(curve: &Curve, machine: &Machine, steps: &[usize]) {
     );
     let mut rows = Vec::new();
     for &workers in steps {
-        let value = (curve.measure)(machine, workers);
+        let (value, waited) = match with_profile {
+            true => profile(|| (curve.measure)(machine, workers)),
+            false => ((curve.measure)(machine, workers), Vec::new()),
+        };
         let bound = (curve.bound)(machine, workers);
         rows.push((workers, value));
         println!(
             "{workers:>8} {value:>12.2} {bound:>12.2} {:>7.2}",
             value / bound
         );
+        print_waits(&waited);
     }
     let most = rows
         .iter()
@@ -100,6 +108,24 @@ fn print(curve: &Curve, machine: &Machine, steps: &[usize]) {
     for (workers, value) in rows {
         let length = (value / most * 50.0).round() as usize;
         println!("{workers:>8} |{}", "#".repeat(length));
+    }
+}
+
+/// Prints the positions in the source where the threads wait longest.
+fn print_waits(waited: &[Waited]) {
+    for Waited {
+        at,
+        accesses,
+        lines,
+        ns,
+    } in waited.iter().take(16)
+    {
+        let us = *ns as f64 / 1e3;
+        let file = at.file().rsplit("/src/").next().unwrap_or_default();
+        println!(
+            "{us:>21.1} us in {accesses} accesses to {lines} lines at {file}:{}",
+            at.line()
+        );
     }
 }
 
@@ -124,7 +150,7 @@ fn main() -> ExitCode {
     let steps = steps(options.from, options.to.min(curves::pus(&machine)));
     println!("machine: {} ({})", machine.name, machine.topology);
     for curve in CURVES.iter().filter(is_asked) {
-        print(curve, &machine, &steps);
+        print(curve, &machine, &steps, options.profile);
     }
     ExitCode::SUCCESS
 }

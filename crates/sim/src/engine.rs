@@ -187,8 +187,9 @@ impl Engine {
     fn access<R>(&self, at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
         self.settle();
         let result = step();
-        let ns = self.0.borrow_mut().access(at, kind);
-        profile::count(at, ns);
+        let mut state = self.0.borrow_mut();
+        let ns = state.access(at, kind);
+        profile::count(Some(at), ns, state.current == Some(0));
         result
     }
 
@@ -218,6 +219,16 @@ impl Engine {
 }
 
 impl State {
+    /// Calls `f`, and counts the time that it takes for the caller's position in the source.
+    #[track_caller]
+    fn timed<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
+        let pu = self.current_pu();
+        let begin = self.pus[pu].now;
+        let result = f(self);
+        profile::count(None, self.pus[pu].now - begin, self.current == Some(0));
+        result
+    }
+
     fn current_pu(&self) -> usize {
         self.threads[self.current.expect("a simulated thread runs")].pu
     }
@@ -261,7 +272,8 @@ impl State {
         }
     }
 
-    /// Makes an access by the current thread. Returns how long the thread waits for it.
+    /// Makes an access by the current thread. Returns how long the thread waits for it, or how long
+    /// a buffered store takes when those before it are complete.
     fn access(&mut self, at: usize, kind: Access) -> u64 {
         let index = self.current_pu();
         let pu = &self.pus[index];
@@ -280,7 +292,10 @@ impl State {
                 self.spend(index, self.costs.hit);
             }
         }
-        end - now
+        match kind {
+            Access::Load | Access::Exchange => end - now,
+            Access::Store => end - begin,
+        }
     }
 
     /// Returns the PU on which a thread that is ready should run.
@@ -701,11 +716,13 @@ pub(crate) fn wait(at: usize, is_expected: impl Fn() -> bool, timeout: Option<u6
 }
 
 /// Wakes up to `count` threads that sleep on `at`.
+#[track_caller]
 pub(crate) fn wake(at: usize, count: usize) {
-    with(|engine| {
+    if let Some(engine) = current_engine() {
         engine.settle();
-        engine.0.borrow_mut().wake(at, count)
-    });
+        let mut state = engine.0.borrow_mut();
+        state.timed(|state| state.wake(at, count));
+    }
 }
 
 /// Sleeps for `ns` nanoseconds.
@@ -733,29 +750,33 @@ pub(crate) fn yield_now() {
 }
 
 /// Reads the clock.
+#[track_caller]
 pub(crate) fn read_clock() -> u64 {
-    let read = with(|engine| {
-        let mut state = engine.0.borrow_mut();
-        let (pu, cost) = (state.current_pu(), state.costs.clock);
-        state.spend(pu, cost);
-        state.pus[pu].now
-    });
-    read.unwrap_or(0)
+    let Some(engine) = current_engine() else {
+        return 0;
+    };
+    let mut state = engine.0.borrow_mut();
+    let (pu, cost) = (state.current_pu(), state.costs.clock);
+    state.timed(|state| state.spend(pu, cost));
+    state.pus[pu].now
 }
 
 /// Starts a thread, which may run on any PU or only on `pinned`.
+#[track_caller]
 pub(crate) fn start(pinned: Option<usize>, f: Box<dyn FnOnce()>) -> Option<usize> {
-    with(|engine| {
-        let spawn = engine.0.borrow().costs.spawn;
-        engine.spend(spawn);
-        engine.settle();
+    let engine = current_engine()?;
+    {
         let mut state = engine.0.borrow_mut();
-        let near = state.current_pu();
-        let number = state.create(pinned, near, f);
-        let now = state.pus[near].now;
-        state.make_ready(number, now);
-        number
-    })
+        let (pu, cost) = (state.current_pu(), state.costs.spawn);
+        state.timed(|state| state.spend(pu, cost));
+    }
+    engine.settle();
+    let mut state = engine.0.borrow_mut();
+    let near = state.current_pu();
+    let number = state.create(pinned, near, f);
+    let now = state.pus[near].now;
+    state.make_ready(number, now);
+    Some(number)
 }
 
 /// Returns the number of the current simulated thread.

@@ -1,27 +1,31 @@
-//! Shows which accesses to shared memory a simulation waits for.
+//! Shows what the threads of a simulation wait for: accesses to shared memory, wakes, starts of
+//! threads, and readings of the clock.
 
 use crate::arena;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::Location;
 
-/// The accesses from one position in the source, in all threads of all simulations.
+/// The steps from one position in the source, in all threads of all simulations.
 #[derive(Clone, Copy, Debug)]
 pub struct Waited {
     /// The position in the source.
     pub at: &'static Location<'static>,
-    /// The number of accesses.
-    pub accesses: u64,
-    /// The number of cache lines that were accessed.
+    /// The number of steps.
+    pub steps: u64,
+    /// The number of cache lines that they accessed, which is 0 for system calls.
     pub lines: usize,
-    /// The time in nanoseconds for which threads waited, or for which a store was buffered.
+    /// The time in nanoseconds for which threads waited, or which a buffered store took.
     pub ns: u64,
+    /// The part of it in the first thread.
+    pub first_ns: u64,
 }
 
 #[derive(Default)]
 struct Counted {
-    accesses: u64,
+    steps: u64,
     ns: u64,
+    first_ns: u64,
     lines: std::collections::HashSet<usize>,
 }
 
@@ -31,7 +35,7 @@ thread_local! {
     static COUNTS: RefCell<Option<Counts>> = const { RefCell::new(None) };
 }
 
-/// Runs `f`, and counts the accesses of the simulations in it. Returns the positions with the
+/// Runs `f`, and counts the steps of the simulations in it. Returns the positions with the
 /// longest waits first.
 pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     COUNTS.set(Some(Counts::new()));
@@ -39,26 +43,29 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     let counts = COUNTS.take().unwrap_or_default();
     let waited = |(at, counted): (_, Counted)| Waited {
         at,
-        accesses: counted.accesses,
+        steps: counted.steps,
         lines: counted.lines.len(),
         ns: counted.ns,
+        first_ns: counted.first_ns,
     };
     let mut all: Vec<_> = counts.into_iter().map(waited).collect();
-    all.sort_by_key(|waited| std::cmp::Reverse((waited.ns, waited.accesses)));
+    all.sort_by_key(|waited| std::cmp::Reverse((waited.ns, waited.steps)));
     (result, all)
 }
 
-/// Counts an access to `address` that took `ns`, if a profile is being made.
+/// Counts a step that took `ns`, if a profile is being made. `is_first` is whether the first thread
+/// made it.
 #[track_caller]
-pub(crate) fn count(address: usize, ns: u64) {
+pub(crate) fn count(address: Option<usize>, ns: u64, is_first: bool) {
     let at = Location::caller();
     COUNTS.with_borrow_mut(|counts| {
         let Some(counts) = counts else { return };
         arena::paused(|| {
             let counted = counts.entry(at).or_default();
-            counted.accesses += 1;
+            counted.steps += 1;
             counted.ns += ns;
-            counted.lines.insert(address / 64);
+            counted.first_ns += if is_first { ns } else { 0 };
+            counted.lines.extend(address.map(|address| address / 64));
         });
     });
 }

@@ -31,11 +31,13 @@ impl WaitWord {
     }
 
     /// Wakes one sleeping thread.
+    #[track_caller]
     pub fn wake_one(&self) {
         engine::wake(self.at(), 1);
     }
 
     /// Wakes all sleeping threads.
+    #[track_caller]
     pub fn wake_all(&self) {
         engine::wake(self.at(), usize::MAX);
     }

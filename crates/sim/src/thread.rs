@@ -169,6 +169,7 @@ impl Builder {
     /// # Errors
     ///
     /// Returns an error outside a simulation.
+    #[track_caller]
     pub fn spawn<T: Send + 'static>(
         self,
         f: impl FnOnce() -> T + Send + 'static,

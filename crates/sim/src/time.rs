@@ -6,6 +6,7 @@ use std::time::Duration;
 /// Returns the virtual time in nanoseconds since the start of the simulation. A call takes the time
 /// `clock` of the simulated machine. Outside a simulation it returns 0.
 #[must_use]
+#[track_caller]
 pub fn now_ns() -> u64 {
     engine::read_clock()
 }

@@ -18,7 +18,7 @@ Usage: creel-scale [OPTIONS]
   --from N        Begin with this number of workers. Default: 1
   --to N          End with this number of workers. Default: all PUs
   --only CURVE    Measure only this curve
-  --profile       Print the accesses to shared memory that the threads wait for
+  --profile       Print what the threads wait for: memory, wakes, the clock
   --list          List the machines and the curves
   --help          Print this text
 ";
@@ -113,18 +113,14 @@ fn print(curve: &Curve, machine: &Machine, steps: &[usize], with_profile: bool) 
 
 /// Prints the positions in the source where the threads wait longest.
 fn print_waits(waited: &[Waited]) {
-    for Waited {
-        at,
-        accesses,
-        lines,
-        ns,
-    } in waited.iter().take(16)
-    {
-        let us = *ns as f64 / 1e3;
-        let file = at.file().rsplit("/src/").next().unwrap_or_default();
+    for waited in waited.iter().take(16) {
+        let (us, caller_us) = (waited.ns as f64 / 1e3, waited.first_ns as f64 / 1e3);
+        let file = waited.at.file().rsplit("/src/").next().unwrap_or_default();
         println!(
-            "{us:>21.1} us in {accesses} accesses to {lines} lines at {file}:{}",
-            at.line()
+            "{us:>21.1} us, {caller_us:>9.1} us in the caller, {} steps on {} lines at {file}:{}",
+            waited.steps,
+            waited.lines,
+            waited.at.line()
         );
     }
 }

@@ -199,21 +199,19 @@ impl<'a> LocalContext<'a> {
         self.elsewhere()
     }
 
-    /// Claims a task from the injection queue or, with the pool's only search, from another local
-    /// scheduler.
+    /// Claims a task from the injection queue or from another local scheduler.
+    ///
+    /// A worker that was notified owns the pool's only search, and ends it here. Other workers that
+    /// have run out of tasks do not need it, because any number of threads may steal. They begin it
+    /// if they can, so that nobody is notified for work that they are about to find.
     #[cold]
     fn elsewhere(self) -> Option<(Task, Claim)> {
         if let Some(task) = self.tasks.outside.pop() {
             return Some((task, task.state().claim_queued()));
         }
         let idle = &self.tasks.slots.idle;
-        // The search of a notified worker ends at the maintenance before the next task. A search
-        // that begins here also ends here.
-        let called = self.own(|own| own.search.is_some());
-        let begun = match called {
-            true => None,
-            false => Some(idle.begin_search()?),
-        };
+        let called = self.own(|own| own.search.take());
+        let search = called.or_else(|| idle.begin_search());
         // SAFETY: this thread holds the local scheduler.
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
@@ -222,10 +220,14 @@ impl<'a> LocalContext<'a> {
             // long.
             self.ensure_watchdog();
         }
-        if let Some(search) = begun {
+        if let Some(search) = search {
             self.tasks.slots.end_search(search);
         }
-        stolen
+        let stolen = stolen?;
+        if stolen.leaves_long {
+            steal::notify_helper(self.tasks, true, Instant::now());
+        }
+        Some((stolen.task, stolen.claim))
     }
 
     /// Records that this thread owns the search, because it was notified. The search ends at the
@@ -270,9 +272,9 @@ impl<'a> LocalContext<'a> {
         self.scheduler
             .poll_ns
             .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
-        let queued = self.scheduler.hints.len() > 0 || self.tasks.outside.len() > 0;
-        if queued && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
-            steal::notify_helper(self.tasks, now);
+        let (here, outside_here) = (self.scheduler.hints.len(), self.tasks.outside.len());
+        if here + outside_here > 0 && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
+            steal::notify_helper(self.tasks, steal::is_long(here, guess), now);
         }
         outside
     }

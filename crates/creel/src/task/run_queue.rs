@@ -48,7 +48,8 @@ pub(super) struct RunQueue {
     /// The positions. Only the owner writes them, with release. A thief that acquires them sees the
     /// buffer and the hints up to there.
     ends: CachePadded<Ends>,
-    /// The position after the last hint that was stolen. It is only a hint for the next thief.
+    /// The position after the hints that the last thief reserved. It only keeps thieves apart,
+    /// because each task is claimed separately.
     stolen_to: AtomicUsize,
     /// The newest of `buffers`.
     current: AtomicPtr<Buffer>,
@@ -161,8 +162,8 @@ impl RunQueue {
     /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
     /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// The search begins in the middle, or behind the hints that the last thief copied, so that the
-    /// owner and the thieves do not compete for the same hints.
+    /// The search begins in the middle, or behind the hints that the last thief reserved, so that
+    /// the owner and the thieves do not compete for the same hints.
     ///
     /// # Safety
     ///
@@ -170,28 +171,47 @@ impl RunQueue {
     pub(super) unsafe fn steal(&self, own: &RunQueue) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
         let len = self.len();
+        if len == 0 {
+            return None;
+        }
         let buffer = self.buffer();
         let hint = |offset: usize| {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             Task::from_ptr(hint)
         };
-        // We begin behind the hints that the last thief copied, if that position is still in the
-        // queue, or in the middle. If nothing is found there, we continue at the head.
-        let last = self.stolen_to.load(Ordering::Relaxed).wrapping_sub(head);
-        let from = if last < len { last } else { len / 2 };
+        // If nothing is found from there on, we continue at the head.
+        let from = self.reserve(head, len);
         let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
         let (offset, task, claim) = offsets.find_map(|offset| {
             let task = hint(offset)?;
             Some((offset, task, task.state().claim_hinted()?))
         })?;
-        let copied = offset + 1..len.min(offset + 1 + COPIES);
-        self.stolen_to
-            .store(head.wrapping_add(copied.end), Ordering::Relaxed);
-        for task in copied.filter_map(hint) {
+        for task in (offset + 1..len.min(offset + 1 + COPIES)).filter_map(hint) {
             // SAFETY: the caller is the owner of `own`.
             unsafe { own.push(task) };
         }
         Some((task, claim))
+    }
+
+    /// Reserves a few hints for a thief, and returns the offset of the first one from `head`. The
+    /// next thief begins behind them, if that position is still in the queue, or in the middle.
+    fn reserve(&self, head: usize, len: usize) -> usize {
+        let mut stolen_to = self.stolen_to.load(Ordering::Relaxed);
+        loop {
+            let last = stolen_to.wrapping_sub(head);
+            let from = if last < len { last } else { len / 2 };
+            let end = head.wrapping_add(len.min(from + 1 + COPIES));
+            let reserved = self.stolen_to.compare_exchange_weak(
+                stolen_to,
+                end,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match reserved {
+                Ok(_) => return from,
+                Err(now) => stolen_to = now,
+            }
+        }
     }
 }
 

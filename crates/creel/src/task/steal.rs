@@ -2,7 +2,10 @@
 //! does it.
 //!
 //! - If a worker has a queue, and its polls are long enough to be worth a steal, it notifies an
-//!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`].
+//!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`], unless the queue
+//!   would keep its worker busy for longer than that.
+//! - A thief that leaves such a long queue behind notifies the next idle worker. The number of
+//!   workers therefore follows the work, however many there are.
 //! - No worker is notified for a task in a LIFO slot or for tiny polls, because moving a task of
 //!   about 50 ns to another core costs more than running it.
 //! - If a holder makes no progress, its tasks are taken however short its polls were. The watchdog
@@ -49,15 +52,23 @@ impl NotifyLimiter {
     }
 }
 
-/// Notifies an idle worker because of a queue, unless the last such notification is too recent.
-pub(super) fn notify_helper(tasks: &Tasks, now: Instant) {
+/// Notifies an idle worker because of a queue. Unless the queue is `long`, this does nothing if the
+/// last such notification is too recent.
+pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
     // This is only a hint. `notify_one` decides again, and the next maintenance comes soon.
-    if idle.any_listed() && !idle.is_searching() && tasks.notify_limiter.may_notify(now) {
+    let wanted = idle.any_listed() && !idle.is_searching();
+    if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
         // again.
         let _ = tasks.slots.notify_one(0, When::Now);
     }
+}
+
+/// Returns whether a queue of `len` tasks would keep its worker busy for longer than the time
+/// between two notifications.
+pub(super) fn is_long(len: usize, poll_ns: u64) -> bool {
+    len as u64 * poll_ns > NOTIFY_INTERVAL.as_nanos() as u64
 }
 
 /// Returns all local schedulers of the pool.
@@ -121,6 +132,14 @@ impl Progress {
     }
 }
 
+/// A task that was claimed from another local scheduler.
+pub(super) struct Stolen {
+    pub(super) task: Task,
+    pub(super) claim: Claim,
+    /// Whether that local scheduler still has a long queue.
+    pub(super) leaves_long: bool,
+}
+
 /// Claims a task from another local scheduler whose polls are long enough or whose holder is stuck.
 ///
 /// The information that a holder is stuck may be out of date by the time of the steal. This is
@@ -130,7 +149,7 @@ impl Progress {
 /// # Safety
 ///
 /// The caller must hold `own`.
-pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<(Task, Claim)> {
+pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<Stolen> {
     let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
     for offset in 0..slots + block_on_schedulers {
@@ -146,8 +165,13 @@ pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<(Task
             continue;
         }
         // SAFETY: the caller holds `own`, which is another local scheduler.
-        if let Some(found) = unsafe { scheduler.steal(own, stuck) } {
-            return Some(found);
+        if let Some((task, claim)) = unsafe { scheduler.steal(own, stuck) } {
+            let leaves_long = is_long(scheduler.hints.len(), scheduler.poll_ns().into());
+            return Some(Stolen {
+                task,
+                claim,
+                leaves_long,
+            });
         }
     }
     None

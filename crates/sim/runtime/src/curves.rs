@@ -15,7 +15,7 @@ pub struct Curve {
 }
 
 /// All curves.
-pub const CURVES: [Curve; 8] = [
+pub const CURVES: [Curve; 9] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -53,8 +53,16 @@ pub const CURVES: [Curve; 8] = [
         what: "one task that spawns 100 tasks of 2 us per worker",
         unit: "us",
         bound_is: "200 us of work per worker",
-        measure: spawn_inside,
+        measure: |machine, workers| spawn_inside(machine, workers, 100, 2_000),
         bound: |_, _| 200.0,
+    },
+    Curve {
+        name: "burst",
+        what: "one task that spawns 10 tasks of 50 us per worker",
+        unit: "us",
+        bound_is: "500 us of work per worker",
+        measure: |machine, workers| spawn_inside(machine, workers, 10, 50_000),
+        bound: |_, _| 500.0,
     },
     Curve {
         name: "chain",
@@ -185,14 +193,15 @@ fn scope(machine: &Machine, workers: usize) -> f64 {
     })
 }
 
-fn spawn_inside(machine: &Machine, workers: usize) -> f64 {
+/// Measures a task that spawns `each` tasks of `ns` per worker, and waits for them.
+fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
         least(|| {
             let handle = pool.handle();
             let parent = pool.spawn(async move {
-                let spawn = |_| handle.spawn(async { work(2_000) });
-                let children: Vec<_> = (0..100 * workers).map(spawn).collect();
+                let spawn = |_| handle.spawn(async move { work(ns) });
+                let children: Vec<_> = (0..each * workers).map(spawn).collect();
                 for child in children {
                     child.await.expect("a child does not panic");
                 }

@@ -49,6 +49,7 @@
 //! run. If the caller is stuck for a millisecond, its lease is revoked.
 
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, lock};
+use crossbeam_utils::CachePadded;
 
 /// The value of `Idle::watchdog` if there is no watchdog.
 const NOBODY: usize = usize::MAX;
@@ -107,7 +108,8 @@ struct Open {
 
 /// The idle workers of a pool.
 pub(crate) struct Idle {
-    state: Mutex<State>,
+    /// On a line of its own, because threads read what follows while others wait for the lock.
+    state: CachePadded<Mutex<State>>,
     /// The number of workers in the list, which mirrors the value under the lock. The module's head
     /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
     listed: AtomicUsize,
@@ -164,7 +166,7 @@ struct State {
 impl Idle {
     pub(crate) fn new(slots: usize) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: CachePadded::new(Mutex::new(State {
                 places: vec![State::FRESH; slots],
                 list: (0..slots).rev().collect(),
                 slots,
@@ -175,7 +177,7 @@ impl Idle {
                 notifications: 0,
                 open: None,
                 asked: false,
-            }),
+            })),
             listed: AtomicUsize::new(slots),
             listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
             lacks_watchdog: AtomicBool::new(false),
@@ -190,17 +192,29 @@ impl Idle {
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         let result = f(&mut state);
+        // Other threads read these lines all the time, so we write only what has changed.
         let lacks_watchdog = state.lacks_watchdog();
-        self.lacks_watchdog.store(lacks_watchdog, Ordering::Relaxed);
-        self.unrequested
-            .store(lacks_watchdog && !state.asked, Ordering::Relaxed);
+        let unrequested = lacks_watchdog && !state.asked;
+        if self.lacks_watchdog.load(Ordering::Relaxed) != lacks_watchdog {
+            self.lacks_watchdog.store(lacks_watchdog, Ordering::Relaxed);
+        }
+        if self.unrequested.load(Ordering::Relaxed) != unrequested {
+            self.unrequested.store(unrequested, Ordering::Relaxed);
+        }
         // This store comes after the ones above. A thread that finds the list empty therefore also
         // finds that a watchdog is missing.
-        self.listed.store(state.list.len(), Ordering::SeqCst);
-        let from_1 = state.list.len() - usize::from(state.list.contains(&0));
-        self.listed_from_1.store(from_1, Ordering::Relaxed);
-        self.watchdog
-            .store(state.watchdog.unwrap_or(NOBODY), Ordering::Relaxed);
+        let listed = state.list.len();
+        if self.listed.load(Ordering::Relaxed) != listed {
+            self.listed.store(listed, Ordering::SeqCst);
+        }
+        let from_1 = listed - usize::from(state.list.contains(&0));
+        if self.listed_from_1.load(Ordering::Relaxed) != from_1 {
+            self.listed_from_1.store(from_1, Ordering::Relaxed);
+        }
+        let watchdog = state.watchdog.unwrap_or(NOBODY);
+        if self.watchdog.load(Ordering::Relaxed) != watchdog {
+            self.watchdog.store(watchdog, Ordering::Relaxed);
+        }
         result
     }
 

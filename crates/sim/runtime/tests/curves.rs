@@ -63,3 +63,9 @@ fn a_chain_is_as_fast_with_128_workers_as_with_one() {
     let (one, many) = (value("chain", 1), value("chain", 128));
     assert!(many <= one * 1.1, "{one} {many}");
 }
+
+#[test]
+fn a_burst_of_tasks_reaches_128_workers_in_less_than_three_times_its_bound() {
+    let us = value("burst", 128);
+    assert!(us < 3.0 * 500.0, "{us}");
+}

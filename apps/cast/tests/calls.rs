@@ -4,11 +4,14 @@
 mod folder;
 mod peers;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::{Formats, Rtcp, Shape, Sound, Tone, rooms};
 use folder::Folder;
 use peers::{Player, free_port, player, wav};
+use retry::retry;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,9 +23,8 @@ fn answer(socket: &UdpSocket, media: SocketAddr) {
     socket.set_read_timeout(Some(20_000 * MS)).unwrap();
     let mut bytes = [0; 4_096];
     loop {
-        let (len, from) = socket
-            .recv_from(&mut bytes)
-            .expect("the phone must call and hang up");
+        let (len, from) =
+            retry(|| socket.recv_from(&mut bytes)).expect("the phone must call and hang up");
         let request = String::from_utf8_lossy(&bytes[..len]);
         let method = request.split(' ').next().unwrap_or("");
         if !["INVITE", "BYE"].contains(&method) {

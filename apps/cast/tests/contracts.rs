@@ -4,10 +4,13 @@
 mod folder;
 mod packets;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use folder::Folder;
 use packets::{Packet, counting};
 use ports::free_ports;
+use retry::retry;
 use std::io::Read as _;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -258,9 +261,8 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     }
     reporter.send_to(&report(ssrc, 600, true), next).unwrap();
     reporter.set_read_timeout(Some(60_000 * MS)).unwrap();
-    let (_, from) = reporter
-        .recv_from(&mut [0; 2_048])
-        .expect("the receiver must send a report");
+    let (_, from) =
+        retry(|| reporter.recv_from(&mut [0; 2_048])).expect("the receiver must send a report");
     assert_eq!(from, next, "reports must leave from the RTCP port");
     let rows = printed(&child.wait_with_output().unwrap());
     assert_eq!(sender_packets(&rows), (true, true), "{rows}");

@@ -4,11 +4,14 @@
 mod folder;
 mod packets;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::Sound;
 use folder::Folder;
 use packets::counting;
 use ports::free_ports;
+use retry::retry;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -53,9 +56,7 @@ fn an_interrupted_sender_prints_its_figures_and_exits_with_130() {
     sender.args(["send", "--streams", "1", "--to", &to, "--buffers", "100000"]);
     sender.args(["--ramp-up", "0s", "--format", "csv"]);
     let sender = sender.stdout(Stdio::piped()).spawn().unwrap();
-    client
-        .recv(&mut [0; 2048])
-        .expect("the sender must send a packet");
+    retry(|| client.recv(&mut [0; 2048])).expect("the sender must send a packet");
     let signal = Command::new("kill")
         .args(["-INT", &sender.id().to_string()])
         .status();
@@ -300,14 +301,14 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     };
     let mut bytes = [0; 2_048];
     for _ in 0..20 {
-        client.recv(&mut bytes).unwrap();
+        retry(|| client.recv(&mut bytes)).unwrap();
     }
     signal("-STOP");
     std::thread::sleep(1_500 * MS);
     // Count the packets that were sent before the stop.
     client.set_nonblocking(true).unwrap();
     let mut before = 20;
-    while client.recv(&mut bytes).is_ok() {
+    while retry(|| client.recv(&mut bytes)).is_ok() {
         before += 1;
     }
     let numbers = |bytes: &[u8]| {
@@ -320,11 +321,11 @@ fn a_stopped_sender_does_not_send_a_burst_afterwards() {
     let last = numbers(&bytes);
     client.set_nonblocking(false).unwrap();
     signal("-CONT");
-    client.recv(&mut bytes).unwrap();
+    retry(|| client.recv(&mut bytes)).unwrap();
     let next = numbers(&bytes);
     let mut after = 1;
     client.set_read_timeout(Some(1_000 * MS)).unwrap();
-    while client.recv(&mut bytes).is_ok() {
+    while retry(|| client.recv(&mut bytes)).is_ok() {
         after += 1;
     }
     let output = sender.wait_with_output().unwrap();
@@ -379,7 +380,7 @@ fn initial_numbers_are_random_unless_given() {
             .unwrap();
         assert!(output.status.success(), "{}", stderr_of(&output));
         let mut bytes = [0; 2_048];
-        client.recv(&mut bytes).unwrap();
+        retry(|| client.recv(&mut bytes)).unwrap();
         bytes[2..12].to_vec()
     };
     let (a, b) = (first(&[]), first(&[]));

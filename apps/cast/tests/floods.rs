@@ -3,10 +3,13 @@
 
 mod packets;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::relay::{self, Relay};
 use packets::counting;
 use ports::free_ports;
+use retry::retry;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -50,7 +53,7 @@ fn passed_on(to: SocketAddr, listener: &UdpSocket, count: u32) {
                 "packet {n} was not forwarded"
             );
             sender.send_to(&packet, to).unwrap();
-            let came = listener.recv(&mut bytes);
+            let came = retry(|| listener.recv(&mut bytes));
             if came.is_ok_and(|len| bytes[..len] == packet) {
                 break;
             }

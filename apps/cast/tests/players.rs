@@ -3,12 +3,15 @@
 mod folder;
 mod peers;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::send;
 use creel_cast::{Format, Formats, Measured, Rtcp, RtpSession, Shape, Sound, Tone};
 use folder::Folder;
 use peers::{Player, free_port, player, wav};
+use retry::retry;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -358,9 +361,7 @@ fn gstreamer_sends_receiver_reports_to_us() {
         let sending = scope.spawn(|| send::run(&plan, &|| over.load(Ordering::Relaxed)));
         let mut bytes = [0; 2_048];
         let block = loop {
-            let len = reports
-                .recv(&mut bytes)
-                .expect("the player must send a report");
+            let len = retry(|| reports.recv(&mut bytes)).expect("the player must send a report");
             if let Some(block) = Block::of(&bytes[..len], 0x0102_0304) {
                 break block;
             }

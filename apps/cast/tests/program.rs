@@ -3,12 +3,15 @@
 mod folder;
 mod packets;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
 use packets::counting;
 use ports::free_ports;
+use retry::retry;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
@@ -120,7 +123,10 @@ fn raw_framing_sends_and_receives_bare_samples() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let mut bytes = [1; 2_048];
-    assert_eq!(client.recv(&mut bytes).unwrap(), 2 * BUFFER_SAMPLES);
+    assert_eq!(
+        retry(|| client.recv(&mut bytes)).unwrap(),
+        2 * BUFFER_SAMPLES
+    );
     assert!(bytes[..2 * BUFFER_SAMPLES].iter().all(|&byte| byte == 0));
     let on = free_ports(1).to_string();
     let mut receiver = creel_cast(&["receive", "--framing", "raw", "--on", &on]);
@@ -189,9 +195,7 @@ fn clients_are_added_and_removed_while_sending() {
     };
     let receives = |client: &UdpSocket, after: SocketAddr| {
         client.set_read_timeout(Some(60_000 * MS)).unwrap();
-        client
-            .recv(&mut [0; 2048])
-            .unwrap_or_else(|e| panic!("{after}: {e}"));
+        retry(|| client.recv(&mut [0; 2048])).unwrap_or_else(|e| panic!("{after}: {e}"));
     };
     execute(format!("add {first}"));
     receives(&clients[0], first);

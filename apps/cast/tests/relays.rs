@@ -4,6 +4,8 @@
 mod folder;
 mod packets;
 mod ports;
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
 
 use creel_cast::receive::{self, Receiver};
 use creel_cast::relay::{self, Relay};
@@ -11,6 +13,7 @@ use creel_cast::{Formats, Rtcp, Sound};
 use folder::Folder;
 use packets::{Packet, counted, counting};
 use ports::free_ports;
+use retry::retry;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,9 +33,7 @@ fn address(socket: &UdpSocket) -> SocketAddr {
 
 fn recv(socket: &UdpSocket) -> Vec<u8> {
     let mut bytes = [0; 65_536];
-    let len = socket
-        .recv(&mut bytes)
-        .expect("the relay must forward the packet");
+    let len = retry(|| socket.recv(&mut bytes)).expect("the relay must forward the packet");
     bytes[..len].to_vec()
 }
 

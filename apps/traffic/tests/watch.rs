@@ -1,5 +1,9 @@
 //! Tests the page from outside, with plain HTTP requests and, if available, in a real browser.
 
+#[path = "../../../crates/creel/tests/retry/mod.rs"]
+mod retry;
+
+use retry::retry;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -268,7 +272,7 @@ impl Drop for Browser {
             "DELETE /session{session} HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n"
         );
         let _ = stream.write_all(request.as_bytes());
-        let _ = stream.read(&mut [0; 1024]);
+        let _ = retry(|| stream.read(&mut [0; 1024]));
     }
 }
 

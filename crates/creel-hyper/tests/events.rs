@@ -15,6 +15,9 @@ use hyper::{Request, Response};
 
 mod driven;
 use driven::{Driven, HANG_TIMEOUT};
+#[path = "../../creel/tests/retry/mod.rs"]
+mod retry;
+use retry::retry;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 /// The size of an answer that does not fit into the system's buffers of a connection.
@@ -116,7 +119,7 @@ impl Running {
 fn plain(stream: &mut TcpStream) -> String {
     let (mut answer, mut some) = (Vec::new(), [0; 512]);
     while !answer.ends_with(b"plain") {
-        match stream.read(&mut some).unwrap() {
+        match retry(|| stream.read(&mut some)).unwrap() {
             0 => break,
             read => answer.extend_from_slice(&some[..read]),
         }

@@ -31,12 +31,15 @@ mod axum_app;
 mod axum_websocket;
 #[path = "../examples/grpc.rs"]
 mod grpc;
+#[path = "../../creel/tests/retry/mod.rs"]
+mod retry;
 #[path = "../examples/server.rs"]
 mod server;
 #[path = "../examples/tls_proxy.rs"]
 mod tls_proxy;
 #[path = "../examples/websocket.rs"]
 mod websocket;
+use retry::retry;
 
 /// The timeout of all waits. Only a hang takes this long.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
@@ -143,10 +146,10 @@ fn a_server_answers_and_shuts_down() {
     kept.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
     let mut some = [0; 512];
-    assert!(kept.read(&mut some).unwrap() > 0);
+    assert!(retry(|| kept.read(&mut some)).unwrap() > 0);
     server.interrupt();
     assert_eq!(
-        kept.read(&mut some).unwrap(),
+        retry(|| kept.read(&mut some)).unwrap(),
         0,
         "an idle connection must be closed"
     );
@@ -391,7 +394,7 @@ fn grpc_and_http_1_are_served_on_the_same_port() {
     let request = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
     stream.write_all(request.as_bytes()).unwrap();
     let mut some = [0; 1024];
-    assert!(stream.read(&mut some).unwrap() > 0);
+    assert!(retry(|| stream.read(&mut some)).unwrap() > 0);
     std::thread::sleep(Duration::from_millis(2_500));
     let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     stream.write_all(preface.as_bytes()).unwrap();

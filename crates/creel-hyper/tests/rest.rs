@@ -14,6 +14,10 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
+#[path = "../../creel/tests/retry/mod.rs"]
+mod retry;
+use retry::retry;
+
 /// The timeout of all waits. Only a hang takes this long.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// A connection without a request is idle after this time.
@@ -90,7 +94,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 fn read_to(stream: &mut TcpStream, last: &str) -> String {
     let (mut all, mut some) = (String::new(), [0; 1024]);
     while !all.contains(last) {
-        let read = stream.read(&mut some).expect(last);
+        let read = retry(|| stream.read(&mut some)).expect(last);
         assert!(read > 0, "closed before {last}: {all}");
         all.push_str(std::str::from_utf8(&some[..read]).unwrap());
     }

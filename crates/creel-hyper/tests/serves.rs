@@ -18,6 +18,10 @@ use creel_hyper::{Tower, serve};
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
+#[path = "../../creel/tests/retry/mod.rs"]
+mod retry;
+use retry::retry;
+
 /// The timeout of all waits. Only a hang takes this long.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -226,7 +230,7 @@ fn an_incomplete_head_does_not_delay_the_shutdown() {
     let mut first = server.connect();
     first.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
     let mut some = [0; 512];
-    assert!(later.read(&mut some).unwrap() > 0);
+    assert!(retry(|| later.read(&mut some)).unwrap() > 0);
     // The server has read the incomplete head before it answers this request.
     assert!(server.get("/").ends_with("hello"));
     server.end();
@@ -248,14 +252,14 @@ fn a_client_that_sends_a_head_slowly_is_closed_after_the_head_timeout() {
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
     let mut some = [0; 512];
-    assert!(stream.read(&mut some).unwrap() > 0);
+    assert!(retry(|| stream.read(&mut some)).unwrap() > 0);
     stream.write_all(b"GET / HTTP/1.1\r\nlong: ").unwrap();
     stream
         .set_read_timeout(Some(Duration::from_millis(5)))
         .unwrap();
     let (begin, mut seconds) = (Instant::now(), 0);
     let ends = loop {
-        match stream.read(&mut some) {
+        match retry(|| stream.read(&mut some)) {
             Ok(0) => break true,
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
@@ -276,7 +280,7 @@ fn shutdown_answers_requests_in_progress_and_closes_idle_connections() {
     idle.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
     let mut some = [0; 512];
-    assert!(idle.read(&mut some).unwrap() > 0);
+    assert!(retry(|| idle.read(&mut some)).unwrap() > 0);
     let mut asks = server.connect();
     asks.write_all(b"GET /slow HTTP/1.1\r\nhost: a\r\n\r\n")
         .unwrap();
@@ -286,7 +290,7 @@ fn shutdown_answers_requests_in_progress_and_closes_idle_connections() {
     let mut answer = String::new();
     asks.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("slow"), "{answer}");
-    assert_eq!(idle.read(&mut some).unwrap(), 0);
+    assert_eq!(retry(|| idle.read(&mut some)).unwrap(), 0);
     let refused = TcpStream::connect(address).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
 }

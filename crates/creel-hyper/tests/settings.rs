@@ -16,6 +16,9 @@ use hyper::{Request, Response, service::service_fn};
 
 mod driven;
 use driven::{Driven, HANG_TIMEOUT};
+#[path = "../../creel/tests/retry/mod.rs"]
+mod retry;
+use retry::retry;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -65,7 +68,7 @@ impl Running {
 fn read_answer(stream: &mut TcpStream) -> String {
     let (mut answer, mut some) = (Vec::new(), [0; 512]);
     while !answer.ends_with(b"plain") {
-        match stream.read(&mut some).unwrap() {
+        match retry(|| stream.read(&mut some)).unwrap() {
             0 => break,
             read => answer.extend_from_slice(&some[..read]),
         }
@@ -77,7 +80,7 @@ fn read_answer(stream: &mut TcpStream) -> String {
 fn is_closed(stream: &mut TcpStream) -> bool {
     let short = Some(Duration::from_millis(5));
     stream.set_read_timeout(short).unwrap();
-    match stream.read(&mut [0; 512]) {
+    match retry(|| stream.read(&mut [0; 512])) {
         Ok(read) => read == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
@@ -119,7 +122,7 @@ fn a_connection_beyond_the_limit_waits_until_another_ends() {
     third
         .set_read_timeout(Some(Duration::from_millis(100)))
         .unwrap();
-    let early = third.read(&mut [0; 512]);
+    let early = retry(|| third.read(&mut [0; 512]));
     assert!(
         early.is_err(),
         "{early:?} bytes while two other connections are open"

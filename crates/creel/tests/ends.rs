@@ -13,7 +13,7 @@ use creel::{
     task::{self, yield_now},
     time,
 };
-use deadline::{block_on, bounded};
+use deadline::{block_on, bounded, rounds};
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -48,9 +48,9 @@ fn threads_named(prefix: &str) -> usize {
 #[test]
 fn a_spawn_during_the_drop_starts_no_thread_after_it() {
     // With threads that pause at random, about twenty rounds take a second.
-    let rounds = if cfg!(creel_pauses) { 200 } else { 2000 };
+    let most = if cfg!(creel_pauses) { 200 } else { 2000 };
     bounded("spawns during drops", move || {
-        for round in 0..rounds {
+        for round in rounds(most) {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
             let pool = builder.name("beside").build().unwrap();
             let alive = Arc::new(());
@@ -90,7 +90,7 @@ fn a_spawn_during_the_drop_starts_no_thread_after_it() {
 fn pools_end_while_others_spawn_wake_and_join() {
     bounded("pools that end in use", || {
         let alive = Arc::new(());
-        for round in 0..400 {
+        for round in rounds(400) {
             let pool = pool(1 + round % 4);
             let others: Vec<_> = (0..3)
                 .map(|other| {
@@ -207,7 +207,7 @@ fn cancelled_work_notifies_its_other_end() {
     bounded("cancelled ends of channels", || {
         let pool = pool(4);
         let alive = Arc::new(());
-        for round in 0..500 {
+        for round in rounds(500) {
             let (mut tx, mut rx) = spsc::channel();
             let guard = Arc::clone(&alive);
             let sends =
@@ -258,7 +258,7 @@ fn cancelled_work_notifies_its_other_end() {
 #[test]
 fn many_pools_one_after_the_other_leave_nothing() {
     bounded("pools made and dropped", || {
-        for round in 0..500 {
+        for round in rounds(500) {
             let pool = Pool::builder().workers(1 + round % 3).name("one-of-many");
             let pool = pool.build().unwrap();
             let task = pool.spawn(async move {
@@ -284,7 +284,7 @@ fn a_handle_of_an_ended_pool_rejects_at_once() {
         first.broadcast(|_| ());
         drop(first);
         let alive = Arc::new(());
-        for _ in 0..100 {
+        for _ in rounds(100) {
             let guard = Arc::clone(&alive);
             let refused = block_on(handle.spawn(async move { drop(guard) }));
             assert!(matches!(refused, Err(JoinError::Refused)));

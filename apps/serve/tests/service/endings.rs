@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 
 use crate::process::{Answer, Folder, Service, eventually, exists};
+use crate::retry::retry;
 
 #[test]
 fn pending_requests_are_answered_before_shutdown() {
@@ -51,7 +52,7 @@ fn clients_that_honour_connection_close_lose_nothing_during_drain() {
         stream.write_all(request).unwrap();
         let (mut answer, mut chunk) = (Vec::new(), [0; 4096]);
         while !answer.ends_with(b"}") {
-            let read = stream.read(&mut chunk).unwrap();
+            let read = retry(|| stream.read(&mut chunk)).unwrap();
             assert!(read > 0, "{answer:?}");
             answer.extend_from_slice(&chunk[..read]);
         }

@@ -12,3 +12,5 @@ mod redis;
 mod redis_failover;
 mod redis_login;
 mod redis_server;
+#[path = "../../../../crates/creel/tests/retry/mod.rs"]
+mod retry;

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::retry::retry;
+
 /// The timeout of all waits. Only a hang takes this long.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -214,7 +216,7 @@ impl Answer {
         let mut bytes = Vec::new();
         // A reset after the answer also ends it.
         let mut chunk = [0; 4096];
-        while let Ok(read @ 1..) = stream.read(&mut chunk) {
+        while let Ok(read @ 1..) = retry(|| stream.read(&mut chunk)) {
             bytes.extend_from_slice(&chunk[..read]);
         }
         let text = String::from_utf8(bytes).unwrap();

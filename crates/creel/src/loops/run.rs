@@ -17,7 +17,7 @@ use super::{
 use crate::{
     pool::{Balance, Pool, Wait, shared::Shared},
     sync::{now_ns, try_lock},
-    worker::{current, panics::FirstPanic, trace::Doing},
+    worker::{current, panics::FirstPanic, stats::LoopCounters, trace::Doing},
 };
 use std::{
     ops::Range,
@@ -153,6 +153,15 @@ struct Loop<'a> {
     body: Body<'a>,
 }
 
+/// The thread that calls a loop, and holds the loop lock.
+struct Caller<'a> {
+    /// Whether it is not a worker of the pool.
+    outside: bool,
+    /// The worker whose share it takes.
+    who: usize,
+    counters: &'a LoopCounters,
+}
+
 impl Loop<'_> {
     fn sticky(
         &self,
@@ -195,9 +204,9 @@ impl Loop<'_> {
 
     /// Counts a loop that its caller runs alone.
     fn count_inline(&self) {
-        let counters = &self.shared.slots.at(self.caller().1).counters;
-        counters.loop_blocks.add(1);
-        counters.loop_units.add(self.units as u64);
+        let counters = self.caller().counters;
+        counters.blocks.add(1);
+        counters.units.add(self.units as u64);
     }
 
     /// Runs the loop with one share per worker.
@@ -238,7 +247,11 @@ impl Loop<'_> {
     ) -> (Thrown, Option<Straggler>) {
         let loops = &self.shared.loops;
         let (slots, mailbox) = (&loops.slots, &loops.mailbox);
-        let (outside, who) = self.caller();
+        let Caller {
+            outside,
+            who,
+            counters,
+        } = self.caller();
         let outside = outside.then_some(who);
         self.ensure_pinned(cache);
         if outside.is_some() {
@@ -259,7 +272,6 @@ impl Loop<'_> {
         let call = job.bounds.map_or(call, |_| call.optional());
         let call = mailbox.publish(slots, &job, call, cold);
         let slot = slots.at(who);
-        let counters = &*slot.counters;
         let part = Part {
             loops,
             call,
@@ -283,12 +295,18 @@ impl Loop<'_> {
         (mailbox.panic.take(), straggler)
     }
 
-    /// Returns whether the caller is not a worker of the pool, and the index of the worker whose
-    /// share it takes.
-    fn caller(&self) -> (bool, usize) {
-        let own = current::index_in(&self.shared.slots);
-        let who = own.filter(|index| *index < self.slots).unwrap_or(0);
-        (own.is_none(), who)
+    fn caller(&self) -> Caller<'_> {
+        let slots = &self.shared.slots;
+        let own = current::index_in(slots);
+        let (who, counters) = match own.filter(|index| *index < self.slots) {
+            Some(own) => (own, &slots.at(own).counters.loops),
+            None => (0, &slots.at(0).counters.callers),
+        };
+        Caller {
+            outside: own.is_none(),
+            who,
+            counters,
+        }
     }
 
     /// Ensures that the workers are pinned, and that worker 0, whose share a caller takes, knows
@@ -334,9 +352,10 @@ impl Loop<'_> {
 
 #[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
-    use super::super::protocol::call::EPOCH_MASK;
+    use super::{super::protocol::call::EPOCH_MASK, Body, Loop, QUEUE_BLOCKS_PER_WORKER};
     use crate::{Balance, Pool, Wait, sync::lock};
     use std::{
+        ops::Range,
         sync::{
             Arc, Barrier,
             atomic::{AtomicUsize, Ordering},
@@ -394,5 +413,64 @@ mod tests {
             let limit = Duration::from_secs(60);
             wait.recv_timeout(limit).expect("no unit waits for ever");
         }
+    }
+
+    /// The caller counts as worker 0, while worker 0 works in the place of worker 1.
+    #[test]
+    fn a_caller_that_counts_as_worker_0_and_worker_0_itself_lose_no_counts() {
+        const LOOPS: usize = 1000;
+        let builder = Pool::builder().workers(2).balance(Balance::Shared);
+        let pool = builder.build().expect("in range");
+        let (begun, begins) = mpsc::channel();
+        let (release, blocked) = mpsc::channel::<()>();
+        let arrived = AtomicUsize::new(0);
+        // Two threads are always in a unit at the same time, so they also count at the same time.
+        let meet = |units: Range<usize>, _: usize| {
+            for _ in units {
+                let nth = arrived.fetch_add(1, Ordering::SeqCst) + 1;
+                let all = nth.next_multiple_of(2);
+                while arrived.load(Ordering::SeqCst) < all {
+                    thread::yield_now();
+                }
+                // The second thread to arrive is ahead by a time that differs from unit to unit.
+                (0..nth % 2 * (all / 2 % 64)).for_each(|_| std::hint::spin_loop());
+            }
+        };
+        let units = 2 * QUEUE_BLOCKS_PER_WORKER;
+        thread::scope(|scope| {
+            let blocked_worker = pool.clone();
+            scope.spawn(move || {
+                let blocks = move || {
+                    begun.send(()).expect("the test waits");
+                    let _ = blocked.recv();
+                };
+                blocked_worker
+                    .run_on(1, blocks)
+                    .expect("there is a worker 1");
+            });
+            begins.recv().expect("worker 1 runs the job");
+            for _ in 0..LOOPS {
+                // SAFETY: the closure is used only through this body.
+                let body = unsafe { Body::new(&meet) };
+                let loop_ = Loop {
+                    shared: &pool.shared,
+                    units,
+                    slots: 2,
+                    body,
+                };
+                // A call through the pool would find the busy worker, and would run a nested loop,
+                // unless the worker begins its job at that very moment.
+                let thrown = loop_.queue(&mut lock(&pool.shared.loops.lock).cache);
+                assert!(thrown.is_none());
+            }
+            drop(release);
+        });
+        let workers = pool.stats().workers;
+        let items: u64 = workers.iter().map(|worker| worker.loop_items).sum();
+        let pieces: u64 = workers.iter().map(|worker| worker.loop_pieces).sum();
+        assert_eq!(
+            (items, pieces),
+            ((LOOPS * units) as u64, (LOOPS * units) as u64)
+        );
     }
 }

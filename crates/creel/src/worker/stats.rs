@@ -1,9 +1,12 @@
 //! Counters per worker, which are cheap enough to be always on.
 //!
-//! A counter is written without a locked operation, because normally only its own worker writes it.
-//! The exception is a thread that calls a loop without being one of the loop's workers. It counts
-//! as worker 0, so both may write at the same time, and a count may then be lost. Other threads
-//! read a value that was correct a moment ago.
+//! A counter is written without a locked operation, because only one thread at a time writes it.
+//! Therefore no count is lost. Other threads read a value that was correct a moment ago.
+//!
+//! Threads that take part in a loop without being one of its workers count as one of them. The
+//! worker itself may count at the same time, for example because it helps in the place of another
+//! worker. Therefore these threads have counters of their own, which only the sum in
+//! [`WorkerStats`] adds to the worker's.
 
 use crate::sync::{AtomicU64, Ordering};
 use creel_topology::CpuSet;
@@ -17,25 +20,53 @@ pub(crate) struct Counters {
     pub(crate) events: Counter,
     pub(crate) parks: Counter,
     pub(crate) parked_ns: Counter,
-    pub(crate) loop_units: Counter,
-    pub(crate) loop_blocks: Counter,
-    pub(crate) steals: Counter,
     pub(crate) spins: Counter,
     pub(crate) spun_ns: Counter,
+    /// What the worker did in loops.
+    pub(crate) loops: LoopCounters,
+    /// What callers of loops did that count as this worker. The caller holds the loop lock, so
+    /// there is one at a time.
+    pub(crate) callers: LoopCounters,
+    /// What threads that are not workers did in the place of this worker. Several of them may add
+    /// to it at the same time, so they use [`LoopCounters::merge`].
+    pub(crate) helpers: LoopCounters,
 }
 
-/// A counter that any thread may read. Only one thread at a time should increment it, because
+/// Counts of what a thread did in loops.
+#[derive(Debug, Default)]
+pub(crate) struct LoopCounters {
+    pub(crate) units: Counter,
+    pub(crate) blocks: Counter,
+    pub(crate) steals: Counter,
+}
+
+impl LoopCounters {
+    /// Adds the counts of `other`. Several threads may do this at the same time, if none of them
+    /// calls [`Counter::add`].
+    pub(crate) fn merge(&self, other: &Self) {
+        self.units.merge(&other.units);
+        self.blocks.merge(&other.blocks);
+        self.steals.merge(&other.steals);
+    }
+}
+
+/// A counter that any thread may read. Only one thread at a time may increment it, because
 /// otherwise counts are lost.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the count. The worker that owns the counter calls this, or a caller of a loop that
-    /// counts as that worker.
+    /// Adds to the count. Only the thread that owns the counter calls this.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         let now = self.0.load(Ordering::Relaxed);
         self.0.store(now.wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds the count of `other`. Relaxed is enough, because nothing depends on the order of
+    /// counts.
+    fn merge(&self, other: &Self) {
+        self.0.fetch_add(other.get(), Ordering::Relaxed);
     }
 
     pub(crate) fn get(&self) -> u64 {
@@ -123,7 +154,8 @@ pub struct WorkerStats {
     /// The total time that the worker slept, as measured and not as requested.
     pub parked: Duration,
     /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
-    /// caller that is not one of the loop's workers counts as worker 0. Some loops are not counted:
+    /// caller that is not one of the loop's workers counts as worker 0. Another thread that is not
+    /// a worker, and that helps while it waits, counts as the worker whose place it takes. Some loops are not counted:
     /// loops inside other loops, loops that are called while the pool runs another loop or one of
     /// its workers runs other code, and loops that only one worker may run (for example on a pool
     /// with one worker, or on an adaptive pool with one CPU).
@@ -141,6 +173,10 @@ pub struct WorkerStats {
 
 impl Counters {
     pub(crate) fn read(&self, started: bool) -> WorkerStats {
+        let in_loops = |of: fn(&LoopCounters) -> &Counter| {
+            let all = [&self.loops, &self.callers, &self.helpers];
+            all.into_iter().map(|counters| of(counters).get()).sum()
+        };
         WorkerStats {
             cpus: CpuSet::new(),
             pinned: false,
@@ -150,9 +186,9 @@ impl Counters {
             events: self.events.get(),
             parks: self.parks.get(),
             parked: Duration::from_nanos(self.parked_ns.get()),
-            loop_items: self.loop_units.get(),
-            loop_pieces: self.loop_blocks.get(),
-            steals: self.steals.get(),
+            loop_items: in_loops(|counters| &counters.units),
+            loop_pieces: in_loops(|counters| &counters.blocks),
+            steals: in_loops(|counters| &counters.steals),
             spins: self.spins.get(),
             spun: Duration::from_nanos(self.spun_ns.get()),
         }

@@ -9,7 +9,7 @@ use std::{
     },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// A limit far above the time that any test here takes on a busy machine.
@@ -40,6 +40,17 @@ pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'st
             Ok(()) => unreachable!("a thread that returns has sent its result"),
         },
     }
+}
+
+/// Counts up to `most` rounds of a test. On a busy machine there are fewer of them, so that they
+/// take about a third of [`LIMIT`]. The rest of the limit is for a round that hangs.
+#[allow(
+    dead_code,
+    reason = "each test program uses only a part of this module"
+)]
+pub fn rounds(most: usize) -> impl Iterator<Item = usize> {
+    let begin = Instant::now();
+    (0..most).take_while(move |_| begin.elapsed() < LIMIT / 3)
 }
 
 /// A waker that unparks a thread.

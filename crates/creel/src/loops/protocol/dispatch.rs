@@ -39,7 +39,7 @@ use crate::{
         loom_fence, now_ns,
     },
     worker::{
-        panics::FirstPanic, slot::WorkerSlot, slots::WorkerSlots, stats::Counters,
+        panics::FirstPanic, slot::WorkerSlot, slots::WorkerSlots, stats::LoopCounters,
         steal_order::by_index, trace::Doing, waiter::Waiter,
     },
 };
@@ -329,8 +329,8 @@ pub(in crate::loops) struct Part<'a> {
     pub(in crate::loops) call: Call,
     /// The worker whose share the thread takes.
     pub(in crate::loops) slot: &'a WorkerSlot,
-    /// The counters of this thread's own worker, or of the worker that it counts as.
-    pub(in crate::loops) counters: &'a Counters,
+    /// The counters of this thread. No other thread adds to them at the same time.
+    pub(in crate::loops) counters: &'a LoopCounters,
 }
 
 impl<'a> Part<'a> {
@@ -385,8 +385,8 @@ impl<'a> Part<'a> {
             return;
         }
         let (who, counters) = (self.slot.index, self.counters);
-        counters.loop_blocks.add(1);
-        counters.loop_units.add(units.len() as u64);
+        counters.blocks.add(1);
+        counters.units.add(units.len() as u64);
         // SAFETY: this thread has claimed these blocks and has not recorded that it is out.
         // Validity: the body that we read belongs to this epoch, and its borrows are alive.
         // Aliasing: the closure is `Sync` and shared.
@@ -441,7 +441,7 @@ impl Protocol {
             loops: self,
             call,
             slot,
-            counters: &slot.counters,
+            counters: &slot.counters.loops,
         };
         part.work();
         slot.spans.record(Doing::Loop, traced);

@@ -91,7 +91,7 @@ fn call_loop(loops: &Arc<Protocol>, epoch: u64, grain: Grain) {
         loops,
         call,
         slot: loops.slots.at(caller),
-        counters: &loops.slots.at(caller).counters,
+        counters: &loops.slots.at(caller).counters.loops,
     };
     part.work_and_join(slots, 0);
     for item in items.iter() {
@@ -238,7 +238,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             loops: &loops,
             call,
             slot,
-            counters: &slot.counters,
+            counters: &slot.counters.loops,
         };
         let leaves = matches!(owner, Owner::Leaves);
         let mut worker = Some(worker);

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     sync::{AtomicUsize, Ordering},
-    worker::{current, slot::WorkerSlot},
+    worker::{current, slot::WorkerSlot, stats::LoopCounters},
 };
 use std::ptr::NonNull;
 
@@ -119,12 +119,22 @@ impl Places<'_> {
         if slot == call.caller() || !loops.slots.idle.while_works(slot, free) && !absent() {
             return;
         }
-        let own = current::index_in(&loops.slots);
-        let part = Part {
-            slot: loops.slots.at(slot),
-            counters: own.map_or(self.part.counters, |own| &loops.slots.at(own).counters),
-            ..self.part
+        let place = loops.slots.at(slot);
+        let work = |counters: &LoopCounters| {
+            let part = Part {
+                slot: place,
+                counters,
+                ..self.part
+            };
+            part.work();
         };
-        part.work();
+        match current::index_in(&loops.slots) {
+            Some(own) => work(&loops.slots.at(own).counters.loops),
+            None => {
+                let counters = LoopCounters::default();
+                work(&counters);
+                place.counters.helpers.merge(&counters);
+            }
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The public pool: workers, urgent jobs, panics, resizing and shutdown.
 
-use creel::{BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
+use creel::{Balance, BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -249,4 +249,27 @@ fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
         let now = looks();
         std::mem::replace(&mut before, now) == now
     })
+}
+
+/// The temporary owner ends at the `;`. The view must keep the workers in its place.
+#[test]
+fn a_view_of_an_owner_keeps_the_workers_alive() {
+    let views: [fn(&Pool) -> Pool; 4] = [
+        |pool| pool.clone(),
+        |pool| pool.with_balance(Balance::Shared),
+        |pool| pool.with_max_workers(1),
+        |pool| pool.with_site(7),
+    ];
+    for (index, view) in views.into_iter().enumerate() {
+        let pool = view(&Pool::builder().workers(2).build().unwrap());
+        let answer = pool.run_on(1, || 7);
+        assert!(matches!(answer, Ok(7)), "view {index}: {answer:?}");
+        let of_handle = view(&pool.handle());
+        drop(pool);
+        let answer = of_handle.run_on(1, || 7);
+        assert!(
+            matches!(answer, Err(WorkerError::Ended)),
+            "view {index} of a handle: {answer:?}"
+        );
+    }
 }

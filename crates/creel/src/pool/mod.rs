@@ -53,7 +53,8 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 /// thread, including the pool's own workers.
 ///
 /// A `Pool` is cheap to clone, and all clones share the workers. The pool ends when the last clone
-/// is dropped. [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
+/// is dropped. A view, for example from [`with_balance`](Self::with_balance), counts as a clone.
+/// [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
 ///
 /// Dropping the last clone closes the pool, waits until the workers have finished the work that
 /// they have accepted, and joins their threads. Tasks that are not finished are cancelled. If one

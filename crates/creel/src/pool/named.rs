@@ -62,7 +62,7 @@ pub struct NamedSettings {
 /// let error = NamedPools::default().acquire("none", Pool::builder().workers(0)).unwrap_err();
 /// assert!(matches!(error, AcquireError::Build(_)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// A pool of this name exists, and its settings differ from the requested ones.

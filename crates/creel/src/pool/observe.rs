@@ -12,11 +12,12 @@
 //!
 //! Windows exist only on Linux, and only with the feature `net`.
 
-use super::{BuildError, Pool, shared::Shared};
+use super::{BuildError, ParseKnobError, Pool, shared::Shared};
 use crate::{sync::lock, worker::slot::WorkerSlot};
 use std::{
     fmt::{self, Write},
     str::FromStr,
+    sync::Arc,
 };
 
 #[cfg(all(target_os = "linux", feature = "net"))]
@@ -56,15 +57,15 @@ impl fmt::Display for Observe {
 }
 
 impl FromStr for Observe {
-    type Err = String;
+    type Err = ParseKnobError;
 
     /// Parses `off`, `look` or `resize`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ParseKnobError> {
         match text {
             "off" => Ok(Observe::Off),
             "look" => Ok(Observe::Look),
             "resize" => Ok(Observe::Resize),
-            _ => Err(format!("`{text}` is not one of off, look, resize")),
+            _ => Err(ParseKnobError::new(text, "off, look, resize")),
         }
     }
 }
@@ -74,7 +75,7 @@ pub(super) struct Window;
 
 #[cfg(not(all(target_os = "linux", feature = "net")))]
 impl Window {
-    fn open(_: &std::sync::Arc<Shared>, _: Observe) -> std::io::Result<Self> {
+    fn open(_: &Arc<Shared>, _: Observe) -> std::io::Result<Self> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
@@ -97,13 +98,11 @@ impl Pool {
             before.close();
         }
         if what != Observe::Off {
-            let refused = |e: std::io::Error| BuildError::Observe {
-                reason: e.to_string(),
-            };
             if self.shared.slots.is_closing() {
-                return Err(refused(std::io::Error::other("the pool has been dropped")));
+                return Err(BuildError::Ended);
             }
-            *window = Some(Window::open(&self.shared, what).map_err(refused)?);
+            let opened = Window::open(&self.shared, what);
+            *window = Some(opened.map_err(|error| BuildError::Observe(Arc::new(error)))?);
         }
         Ok(())
     }

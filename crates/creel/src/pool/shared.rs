@@ -103,7 +103,8 @@ impl Shared {
     /// Changes the number of workers. Only one thread at a time does so.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
-        self.pinning.repin(workers)?;
+        let repinned = self.pinning.repin(workers);
+        repinned.map_err(BuildError::placement)?;
         let before = self.slots.resize(workers);
         self.driver.set_alone(workers == 1);
         self.loops.forget_threads();

@@ -97,7 +97,7 @@ fn work_for_a_missing_worker_is_an_error() {
     let text = pool.run_on(2, || ()).unwrap_err().to_string();
     assert_eq!(text, "the pool has no worker 2: it has 2 workers");
     assert!(missing(pool.scope(|s| s.spawn_on(2, || ())).unwrap_err()));
-    let Err(JoinError::Worker(error)) = pool.block_on(pool.spawn_on(2, async {})) else {
+    let Err(JoinError::Spawn(error)) = pool.block_on(pool.spawn_on(2, async {})) else {
         panic!("the task is not spawned");
     };
     assert!(missing(error));

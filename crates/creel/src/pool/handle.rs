@@ -25,7 +25,7 @@ impl Pool {
     /// would keep it alive for ever.
     ///
     /// After the pool has ended, a handle refuses new work. A spawned task returns
-    /// [`JoinError::Refused`](crate::JoinError::Refused), [`run_on`](Self::run_on) returns an
+    /// [`JoinError::Spawn`](crate::JoinError::Spawn), [`run_on`](Self::run_on) returns an
     /// error, and a loop, a join or a scope runs on its caller alone.
     ///
     /// ```

@@ -142,6 +142,26 @@ impl Pool {
         self.shared.slots.workers()
     }
 
+    /// Returns the reason for the number of workers: every limit that the machine and the process
+    /// set, and the one that determined the number. If your program chose the number, with
+    /// [`PoolBuilder::workers`] or [`resize`](Self::resize), that number is the last limit.
+    ///
+    /// The limits are those that applied when the pool was built. Returns `None` if the system does
+    /// not report its CPUs.
+    ///
+    /// ```
+    /// let pool = creel::Pool::new();
+    /// if let Some(budget) = pool.budget() {
+    ///     // For example: 3 workers, because of cpu.max of the parent cgroup (300000/100000)
+    ///     println!("{} workers, because of {}", budget.workers(), budget.bound_by());
+    ///     assert_eq!(budget.workers(), pool.workers());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn budget(&self) -> Option<creel_topology::Budget> {
+        self.shared.budget()
+    }
+
     /// Changes the number of workers. You can call this at any time and from any thread, because it
     /// does not wait for the workers.
     ///

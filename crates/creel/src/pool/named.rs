@@ -47,6 +47,7 @@ pub struct NamedPools {
 /// # Ok::<(), creel::AcquireError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedSettings {
     /// The number of workers. `None` means one per core that the process may use.
     pub workers: Option<usize>,

@@ -1,6 +1,6 @@
 //! The public pool: workers, urgent jobs, panics, resizing and shutdown.
 
-use creel::{Balance, BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
+use creel::{Balance, BuildError, JoinError, NamedPools, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -272,4 +272,27 @@ fn a_view_of_an_owner_keeps_the_workers_alive() {
             "view {index} of a handle: {answer:?}"
         );
     }
+}
+
+#[test]
+fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
+    let pools = NamedPools::default();
+    let acquire = |workers| pools.acquire("a", Pool::builder().workers(workers));
+    let first = acquire(1).unwrap();
+    let clone = Pool::clone(&first);
+    drop(first);
+    assert!(acquire(2).is_err(), "a second pool of the name was made");
+    let again = acquire(1).unwrap();
+    drop(clone);
+    assert_eq!(again.run_on(0, || 7).unwrap(), 7);
+    let handle = again.handle();
+    drop(again);
+    assert_eq!(acquire(2).unwrap().workers(), 2, "the name is free");
+    assert!(handle.run_on(0, || ()).is_err());
+    // A pool that was shut down does not keep its name, even if it has clones.
+    let second = acquire(3).unwrap();
+    let clone = Pool::clone(&second);
+    clone.shutdown_background();
+    assert_eq!(acquire(1).unwrap().run_on(0, || 7).unwrap(), 7);
+    drop(second);
 }

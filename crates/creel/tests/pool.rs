@@ -105,6 +105,7 @@ fn work_for_a_missing_worker_is_an_error() {
     pool.run_on(1, || ()).unwrap();
     pool.resize(1).unwrap();
     assert!(pool.run_on(1, || ()).is_err());
+    assert!(pool.wake(1).is_err() && pool.wake(0).is_ok());
     // For `spawn_near`, the worker is only a hint.
     assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
     let mut ran = false;

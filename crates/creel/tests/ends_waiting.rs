@@ -141,7 +141,7 @@ const WAITS: [(&str, Make); 10] = [
     ("read", reads_a_stream),
     ("accept", accepts),
     ("connect", connects),
-    ("ring", receives_from_outside),
+    ("bounded", receives_from_outside),
     ("oneshot", receives_once),
     ("join", joins_a_task),
 ];

@@ -53,7 +53,7 @@ fn the_stats_show_what_workers_do() {
         reply.contains(r#"{"worker":0,"state":"unstarted","#),
         "{reply}"
     );
-    assert!(reply.contains(r#""urgent":1,"#), "{reply}");
+    assert!(reply.contains(r#""inbox":1,"#), "{reply}");
     assert!(reply.contains(r#""resizable":false,"#), "{reply}");
     assert!(ask(0, "workers 1\n").contains("error"));
     assert_eq!(pool.workers(), 2);

@@ -1,4 +1,4 @@
-//! The public pool: workers, urgent jobs, panics, resizing and shutdown.
+//! The public pool: workers, inbox jobs, panics, resizing and shutdown.
 
 use creel::{Balance, BuildError, JoinError, NamedPools, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
@@ -39,7 +39,7 @@ fn a_slot_keeps_its_thread_and_slots_differ() {
 }
 
 #[test]
-fn urgent_jobs_run_in_order_and_may_borrow() {
+fn inbox_jobs_run_in_order_and_may_borrow() {
     let pool = pool(1, Wait::Park);
     let mut log = Vec::new();
     for i in 0..1000 {

@@ -403,7 +403,7 @@ fn a_task_that_yields_for_ever_starves_nobody() {
             yield_now().await;
         }
     });
-    // The work comes from outside, bound to a worker, and as an urgent job.
+    // The work comes from outside, bound to a worker, and as an inbox job.
     pool.block_on(pool.spawn_on(0, async {})).unwrap();
     assert_eq!(pool.run_on(0, || 1).unwrap(), 1);
     let stopper = stop.clone();

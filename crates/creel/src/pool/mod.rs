@@ -226,7 +226,7 @@ impl Pool {
             return Ok(f());
         }
         let mut sent = Ok(());
-        let mut results = scoped_job::lend(vec![f], |_, job| sent = slots.send(slot, job));
+        let mut results = scoped_job::run(vec![f], |_, job| sent = slots.send(slot, job));
         sent.map_err(|error| slots.refused(error))?;
         Ok(results.remove(0))
     }
@@ -250,7 +250,7 @@ impl Pool {
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
         let slots = &self.shared.slots;
         let mut refused = None;
-        let results = scoped_job::lend(works, |index, job| {
+        let results = scoped_job::run(works, |index, job| {
             if let Err(error) = slots.send(slots.at(index), job) {
                 refused.get_or_insert((index, error));
             }
@@ -296,11 +296,11 @@ impl Pool {
     #[must_use]
     pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
         let pinning = &self.shared.pinning;
-        let beside = |index| match pinning.pinned_pus(index) {
+        let others = |index| match pinning.pinned_pus(index) {
             Some(pus) => creel_topology::neighbours(&pus),
             None => Vec::new(),
         };
-        (0..self.workers()).map(beside).collect()
+        (0..self.workers()).map(others).collect()
     }
 }
 

@@ -151,9 +151,9 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
         let comma = if index > 0 { "," } else { "" };
         write!(
             out,
-            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"pinned\":{},\"urgent\":{},\
+            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"pinned\":{},\"inbox\":{},\
              \"timers\":{},\"events\":{},\"parks\":{},\"parked_ns\":{},\"loop_items\":{},\
-             \"loop_pieces\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
+             \"loop_blocks\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
             state(shared.slots.at(index)),
             worker.cpus,
             worker.pinned,
@@ -163,7 +163,7 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
             worker.parks,
             worker.parked.as_nanos(),
             worker.loop_items,
-            worker.loop_pieces,
+            worker.loop_blocks,
             worker.steals,
             worker.spins,
             worker.spun.as_nanos(),
@@ -212,7 +212,7 @@ mod window {
     /// The maximum length of a request, in bytes.
     const LINE_MAX: u64 = 64;
     /// The time-out of each read and write on the connection to a client.
-    const PATIENCE: Duration = Duration::from_millis(100);
+    const CLIENT_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// A listening socket and the thread that answers its clients.
     pub(in crate::pool) struct Window {
@@ -268,8 +268,8 @@ mod window {
         if !asks.is_root() && asks != geteuid() {
             return Ok(());
         }
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
         let mut line = String::new();
         BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
         let said = match line.trim().split_once(' ') {

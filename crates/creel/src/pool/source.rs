@@ -39,7 +39,7 @@ impl Shared {
         })
     }
 
-    /// Runs one inbox job, one job of the program's own queues, one fork, or pieces of one shared
+    /// Runs one inbox job, one job of the program's own queues, one fork, or chunks of one shared
     /// job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
@@ -49,11 +49,11 @@ impl Shared {
     }
 
     fn help_once(&self, slot: &WorkerSlot) -> bool {
-        let inside = self.loops.shared_jobs.enter(None);
-        inside
+        let helper = self.loops.shared_jobs.enter(None);
+        helper
             .iter()
-            .for_each(|inside| Forker::apart(&self.loops, slot.index, || inside.run(|| true)));
-        inside.is_some()
+            .for_each(|helper| Forker::apart(&self.loops, slot.index, || helper.run(|| true)));
+        helper.is_some()
     }
 }
 

@@ -244,7 +244,7 @@ fn short_runs_have_cpu_time_and_exit_code() {
     assert_eq!(output["runs"][2]["exit_code"], 7);
     assert_eq!(output["budget"]["limits"][0]["kind"], "cores");
     assert!(output["machine"]["allowed"].is_string());
-    let reason = &output["energy_untold"];
+    let reason = &output["energy_missing"];
     assert!(
         !output["runs"][0]["energy_j"].is_null() || reason.as_str().unwrap().contains("powercap")
     );

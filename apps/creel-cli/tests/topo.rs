@@ -101,7 +101,7 @@ fn text_output_lists_worker_placement() {
             "{line:?} is not in\n{text}"
         );
     }
-    let seats = json(&[
+    let places = json(&[
         "--synthetic",
         "core:2",
         "--place",
@@ -110,8 +110,8 @@ fn text_output_lists_worker_placement() {
         "3",
     ]);
     let expected =
-        json!({"policy": "cores", "workers": 3, "wrapped": true, "seats": ["0", "1", "0"]});
-    assert_eq!(seats["placement"], expected);
+        json!({"policy": "cores", "workers": 3, "wrapped": true, "places": ["0", "1", "0"]});
+    assert_eq!(places["placement"], expected);
 }
 
 #[test]

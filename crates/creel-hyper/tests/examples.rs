@@ -66,7 +66,7 @@ fn example() {
 struct Running {
     process: Child,
     /// We keep stdout open, so that the process can still print.
-    told: BufReader<ChildStdout>,
+    stdout: BufReader<ChildStdout>,
     address: SocketAddr,
 }
 
@@ -85,15 +85,15 @@ impl Running {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut told = BufReader::new(process.stdout.take().unwrap());
-        let address = told
+        let mut stdout = BufReader::new(process.stdout.take().unwrap());
+        let address = stdout
             .by_ref()
             .lines()
             .map(Result::unwrap)
             .find_map(|line| line.rsplit_once("://")?.1.parse().ok());
         Running {
             process,
-            told,
+            stdout,
             address: address.expect("the example printed no address"),
         }
     }
@@ -118,7 +118,7 @@ impl Running {
         let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
         assert!(killed.success());
         let mut rest = String::new();
-        self.told.read_to_string(&mut rest).unwrap();
+        self.stdout.read_to_string(&mut rest).unwrap();
         assert!(self.process.wait().unwrap().success(), "{rest}");
     }
 }
@@ -191,8 +191,8 @@ fn bad_clients_leak_neither_files_nor_memory() {
     let process = PathBuf::from(format!("/proc/{}", server.process.id()));
     let files = || fs::read_dir(process.join("fd")).unwrap().count();
     let pages = || {
-        let told = fs::read_to_string(process.join("statm")).unwrap();
-        told.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
+        let statm = fs::read_to_string(process.join("statm")).unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap()
     };
     let settle = |open: usize| {
         let begin = std::time::Instant::now();

@@ -22,6 +22,7 @@ use std::task::{Context, Poll};
 
 /// The behaviour of a full channel when another message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Leak {
     /// The sender waits until there is room (backpressure).
     #[default]

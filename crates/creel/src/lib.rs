@@ -61,6 +61,7 @@
 //! | functions that block, such as file access | `blocking` |
 //! | how workers wait, and how loops are balanced | [`Wait`], [`Balance`] |
 //! | which cores the workers run on | [`Placement`] |
+//! | why a pool has its number of workers | [`Pool::budget`], [`topology`] |
 //! | pools that parts of a program share by name | [`NamedPools`] |
 //! | what the workers have done | [`Pool::stats`], [`Pool::trace`] |
 //!
@@ -154,6 +155,7 @@ mod disabled_time;
 pub use blocking::{Blocking, blocking, set_max_blocking_threads};
 #[cfg(feature = "macros")]
 pub use creel_macros::{main, test};
+pub use creel_topology as topology;
 pub use creel_topology::{CpuSet, Neighbour, Placement};
 pub use loops::{BrokenBarrier, Gang, GangError, Joiner, Member, Outbox, Scope, Scratch};
 pub use pool::{

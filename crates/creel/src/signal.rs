@@ -24,12 +24,12 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 /// use creel::signal::{SIGUSR1, signal};
 ///
 /// let pool = creel::Pool::builder().workers(1).build()?;
-/// let mut told = signal(SIGUSR1)?;
+/// let mut signals = signal(SIGUSR1)?;
 /// let own = std::process::id().to_string();
 /// pool.block_on(async {
 ///     let kill = move || std::process::Command::new("kill").args(["-USR1", &own]).status();
 ///     creel::blocking(kill).await?;
-///     told.recv().await
+///     signals.recv().await
 /// })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

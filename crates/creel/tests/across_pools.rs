@@ -299,7 +299,7 @@ fn a_child_belongs_to_the_pool_of_the_innermost_block_on() {
         let spawned = || (a.stats().tasks.spawned, b.stats().tasks.spawned);
         let child = |pool: &Pool| pool.block_on(async { task::spawn(async {}).await.unwrap() });
         b.run_on(0, || child(&a)).unwrap();
-        assert_eq!(spawned(), (1, 0), "in an urgent job");
+        assert_eq!(spawned(), (1, 0), "in an inbox job");
         let inner = Arc::clone(&a);
         block_on(b.spawn(async move { child(&inner) })).unwrap();
         assert_eq!(spawned(), (2, 1), "in a task");

@@ -244,7 +244,7 @@ fn wakers_that_panic_do_not_end_a_worker() {
         })
         .collect();
     for (i, sleep) in sleeps.iter_mut().enumerate() {
-        let good = Waker::from(Arc::new(Tell(Mutex::new(wakes.clone()))));
+        let good = Waker::from(Arc::new(NotifyWaker(Mutex::new(wakes.clone()))));
         let waker = if i == 1 { &bad } else { &good };
         let polled = pool
             .run_on(0, || sleep.as_mut().poll(&mut Context::from_waker(waker)))
@@ -285,7 +285,7 @@ fn wakers_that_panic_do_not_end_a_worker() {
 fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
     let bad = Waker::from(Arc::new(BadWaker));
     let (wakes, woken) = mpsc::channel();
-    let good = Waker::from(Arc::new(Tell(Mutex::new(wakes))));
+    let good = Waker::from(Arc::new(NotifyWaker(Mutex::new(wakes))));
     let (tx, rx) = bounded::channel::<u8>(1);
     let mut receives = [rx.recv(), rx.recv(), rx.recv()];
     for (receive, waker) in receives.iter_mut().zip([&good, &bad, &good]) {
@@ -300,9 +300,9 @@ fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
     );
 }
 
-struct Tell(Mutex<mpsc::Sender<()>>);
+struct NotifyWaker(Mutex<mpsc::Sender<()>>);
 
-impl Wake for Tell {
+impl Wake for NotifyWaker {
     fn wake(self: Arc<Self>) {
         let _ = self.0.lock().unwrap().send(());
     }

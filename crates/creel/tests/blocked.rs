@@ -455,7 +455,7 @@ fn as_many_jobs_of_a_scope_as_workers_meet() {
 fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
     for balance in [Balance::Fixed, Balance::Shared] {
-        for kind in ["scope", "urgent job", "task"] {
+        for kind in ["scope", "inbox job", "task"] {
             // Each thousand rounds has its own time limit.
             for first in (0..rounds).step_by(1000) {
                 bounded(&format!("{kind}, {balance}, from {first}"), move || {

@@ -8,7 +8,7 @@
 mod deadline;
 
 use creel::{
-    JoinError, Pool, Wait,
+    JoinError, Pool, Wait, WorkerError,
     channel::{bounded, oneshot, spsc},
     task::{self, yield_now},
     time,
@@ -116,7 +116,9 @@ fn pools_end_while_others_spawn_wake_and_join() {
                                 2 => std::mem::forget(task),
                                 _ => match block_on(task) {
                                     Ok(received) => assert_eq!(received, i),
-                                    Err(JoinError::Refused | JoinError::Cancelled) => {}
+                                    Err(
+                                        JoinError::Spawn(WorkerError::Ended) | JoinError::Cancelled,
+                                    ) => {}
                                     Err(error) => panic!("{error}"),
                                 },
                             }
@@ -287,12 +289,15 @@ fn a_handle_of_an_ended_pool_rejects_at_once() {
         for _ in rounds(100) {
             let guard = Arc::clone(&alive);
             let refused = block_on(handle.spawn(async move { drop(guard) }));
-            assert!(matches!(refused, Err(JoinError::Refused)));
+            assert!(matches!(refused, Err(JoinError::Spawn(WorkerError::Ended))));
             let guard = Arc::clone(&alive);
             let bound = catch_unwind(AssertUnwindSafe(|| {
                 block_on(handle.spawn_on(0, async move { drop(guard) }))
             }));
-            assert!(matches!(bound, Ok(Err(JoinError::Refused))));
+            assert!(matches!(
+                bound,
+                Ok(Err(JoinError::Spawn(WorkerError::Ended)))
+            ));
         }
         assert_eq!(Arc::strong_count(&alive), 1);
     });

@@ -261,7 +261,7 @@ fn a_sender_s_waker_that_panics_does_not_lose_a_message() {
     let mut send = pin!(tx.send(message()));
     assert!(send.as_mut().poll(&mut cx).is_pending());
     let received = std::iter::from_fn(|| rx.try_recv().ok()).count();
-    assert_eq!(received, sent, "ring");
+    assert_eq!(received, sent, "bounded");
 }
 
 /// Polls a future with the hostile waker and returns the future, which is still pending.

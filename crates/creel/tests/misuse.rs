@@ -56,9 +56,9 @@ fn misuse_panics_at_the_callers_line() {
             "JoinSet::spawn",
             Box::new(|| task::JoinSet::new().spawn(async {})),
         ),
-        ("ring", Box::new(|| drop(bounded::channel::<u8>(0)))),
+        ("bounded", Box::new(|| drop(bounded::channel::<u8>(0)))),
         (
-            "slot::poll_send",
+            "spsc::poll_send",
             Box::new(|| {
                 let (mut tx, _rx) = spsc::channel::<u8>();
                 let _ = tx.poll_send(&mut Context::from_waker(Waker::noop()), &mut None);
@@ -145,7 +145,7 @@ fn misuse_panics_at_the_callers_line() {
         ),
         ("Received", Box::new(|| drop(net::Received::new(0, 1)))),
         (
-            "each",
+            "for_each",
             Box::new(|| pool.for_each((&[1][..], &[1, 2][..]), |_| ())),
         ),
         (
@@ -153,7 +153,7 @@ fn misuse_panics_at_the_callers_line() {
             Box::new(|| drop(pool.map_chunks(&[1, 2], 0, |_| ()))),
         ),
         (
-            "fold_in",
+            "fold_with_leaves",
             Box::new(|| _ = pool.fold_with_leaves(0, &[1], || 0, |a, n| *a += n, |a, b| a + b)),
         ),
         ("Tiles", Box::new(|| _ = Tiles::new(&items, 3, (1, 1)))),

@@ -1,6 +1,6 @@
-//! The public pool: workers, urgent jobs, panics, resizing and shutdown.
+//! The public pool: workers, inbox jobs, panics, resizing and shutdown.
 
-use creel::{BuildError, JoinError, Pool, Wait, WorkerError, net::UdpSocket};
+use creel::{Balance, BuildError, JoinError, NamedPools, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -39,7 +39,7 @@ fn a_slot_keeps_its_thread_and_slots_differ() {
 }
 
 #[test]
-fn urgent_jobs_run_in_order_and_may_borrow() {
+fn inbox_jobs_run_in_order_and_may_borrow() {
     let pool = pool(1, Wait::Park);
     let mut log = Vec::new();
     for i in 0..1000 {
@@ -97,7 +97,7 @@ fn work_for_a_missing_worker_is_an_error() {
     let text = pool.run_on(2, || ()).unwrap_err().to_string();
     assert_eq!(text, "the pool has no worker 2: it has 2 workers");
     assert!(missing(pool.scope(|s| s.spawn_on(2, || ())).unwrap_err()));
-    let Err(JoinError::Worker(error)) = pool.block_on(pool.spawn_on(2, async {})) else {
+    let Err(JoinError::Spawn(error)) = pool.block_on(pool.spawn_on(2, async {})) else {
         panic!("the task is not spawned");
     };
     assert!(missing(error));
@@ -105,6 +105,7 @@ fn work_for_a_missing_worker_is_an_error() {
     pool.run_on(1, || ()).unwrap();
     pool.resize(1).unwrap();
     assert!(pool.run_on(1, || ()).is_err());
+    assert!(pool.wake(1).is_err() && pool.wake(0).is_ok());
     // For `spawn_near`, the worker is only a hint.
     assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
     let mut ran = false;
@@ -249,4 +250,50 @@ fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
         let now = looks();
         std::mem::replace(&mut before, now) == now
     })
+}
+
+/// The temporary owner ends at the `;`. The view must keep the workers in its place.
+#[test]
+fn a_view_of_an_owner_keeps_the_workers_alive() {
+    let views: [fn(&Pool) -> Pool; 4] = [
+        |pool| pool.clone(),
+        |pool| pool.with_balance(Balance::Shared),
+        |pool| pool.with_max_workers(1),
+        |pool| pool.with_site(7),
+    ];
+    for (index, view) in views.into_iter().enumerate() {
+        let pool = view(&Pool::builder().workers(2).build().unwrap());
+        let answer = pool.run_on(1, || 7);
+        assert!(matches!(answer, Ok(7)), "view {index}: {answer:?}");
+        let of_handle = view(&pool.handle());
+        drop(pool);
+        let answer = of_handle.run_on(1, || 7);
+        assert!(
+            matches!(answer, Err(WorkerError::Ended)),
+            "view {index} of a handle: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
+    let pools = NamedPools::default();
+    let acquire = |workers| pools.acquire("a", Pool::builder().workers(workers));
+    let first = acquire(1).unwrap();
+    let clone = Pool::clone(&first);
+    drop(first);
+    assert!(acquire(2).is_err(), "a second pool of the name was made");
+    let again = acquire(1).unwrap();
+    drop(clone);
+    assert_eq!(again.run_on(0, || 7).unwrap(), 7);
+    let handle = again.handle();
+    drop(again);
+    assert_eq!(acquire(2).unwrap().workers(), 2, "the name is free");
+    assert!(handle.run_on(0, || ()).is_err());
+    // A pool that was shut down does not keep its name, even if it has clones.
+    let second = acquire(3).unwrap();
+    let clone = Pool::clone(&second);
+    clone.shutdown_background();
+    assert_eq!(acquire(1).unwrap().run_on(0, || 7).unwrap(), 7);
+    drop(second);
 }

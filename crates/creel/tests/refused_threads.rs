@@ -8,7 +8,7 @@
 
 mod deadline;
 
-use creel::{Balance, JoinError, Pool, task, time};
+use creel::{Balance, JoinError, Pool, WorkerError, task, time};
 use deadline::{LIMIT, block_on};
 use std::{
     env,
@@ -125,7 +125,10 @@ fn a_refused_thread_is_a_clear_error() {
         let scope = pool.scope(|s| s.spawn_on(2, || ())).unwrap_err();
         assert!(scope.to_string().starts_with(REFUSED), "{scope}");
         let bound = block_on(pool.spawn_on(2, async {}));
-        assert!(matches!(bound, Err(JoinError::NoThread(_))), "{bound:?}");
+        assert!(
+            matches!(bound, Err(JoinError::Spawn(WorkerError::NoThread(_)))),
+            "{bound:?}"
+        );
         // A loop needs only its caller's thread.
         let visits = pool.with_balance(Balance::Fixed).map(&[1, 2, 3], |x| x + 1);
         assert_eq!(visits, [2, 3, 4]);
@@ -145,7 +148,7 @@ fn a_pool_without_threads_rejects_tasks_and_works_once_threads_are_available() {
         refuse_threads();
         let refused = block_on(pool.spawn(async {}));
         assert!(
-            matches!(refused, Err(JoinError::NoThread(_))),
+            matches!(refused, Err(JoinError::Spawn(WorkerError::NoThread(_)))),
             "{refused:?}"
         );
         assert_eq!(pool.join(|| 1, || 2), (1, 2));

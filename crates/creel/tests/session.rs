@@ -15,8 +15,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// The ledger of pinned workers belongs to the process, so one test runs at a time.
 fn alone() -> MutexGuard<'static, ()> {
-    static SEATS: Mutex<()> = Mutex::new(());
-    SEATS.lock().unwrap_or_else(PoisonError::into_inner)
+    static PLACES: Mutex<()> = Mutex::new(());
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(target_os = "linux")]
@@ -169,4 +169,22 @@ fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     });
     assert!(!pool.stats().workers[1].cpus.intersects(&theirs));
     assert_eq!(mask(), before, "the caller's mask has changed");
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_pool_reports_the_reason_for_its_number_of_workers() {
+    use creel::topology::LimitKind;
+
+    let default = Pool::new();
+    let budget = default.budget().unwrap();
+    assert_eq!(budget.workers(), default.workers());
+    assert_ne!(budget.bound_by().kind, LimitKind::Explicit);
+    default.resize(default.workers()).unwrap();
+    let budget = default.budget().unwrap();
+    assert_eq!(budget.bound_by().kind, LimitKind::Explicit);
+    let chosen = Pool::builder().workers(3).build().unwrap();
+    let budget = chosen.handle().budget().unwrap();
+    assert_eq!(budget.workers(), 3);
+    assert_eq!(budget.bound_by().to_string(), "the given number (3)");
 }

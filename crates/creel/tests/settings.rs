@@ -73,14 +73,14 @@ fn a_seeded_pool_runs_local_tasks() {
 
 #[test]
 fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
-    struct Here(thread::ThreadId);
-    impl Drop for Here {
+    struct SameThread(thread::ThreadId);
+    impl Drop for SameThread {
         fn drop(&mut self) {
             assert_eq!(self.0, thread::current().id());
         }
     }
     let local = || {
-        let here = Here(thread::current().id());
+        let here = SameThread(thread::current().id());
         let task = task::spawn_local(async move {
             task::yield_now().await;
             assert_eq!(here.0, thread::current().id());

@@ -19,7 +19,7 @@ fn tiny(pool: &Pool) {
 /// Calls a heavy loop, and returns whether it was shared out. A loop that is not shared is one
 /// block. A shared one has more, also if all other workers come too late to take one.
 fn is_shared(pool: &Pool) -> bool {
-    let blocks = || -> u64 { pool.stats().workers.iter().map(|w| w.loop_pieces).sum() };
+    let blocks = || -> u64 { pool.stats().workers.iter().map(|w| w.loop_blocks).sum() };
     let before = blocks();
     call(pool, &|_| {
         let begin = Instant::now();

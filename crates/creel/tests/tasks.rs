@@ -2,7 +2,7 @@
 
 use creel::channel::{RecvError, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
-use creel::{Pool, TaskStats, Wait};
+use creel::{Pool, TaskStats, Wait, WorkerError};
 use std::future::{Future, pending};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -204,7 +204,10 @@ fn dropping_a_pool_drops_every_future_and_rejects_new_ones() {
         fn drop(&mut self) {
             let mut late = self.0.spawn(async {});
             let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
-            let refused = matches!(polled, Poll::Ready(Err(JoinError::Refused)));
+            let refused = matches!(
+                polled,
+                Poll::Ready(Err(JoinError::Spawn(WorkerError::Ended)))
+            );
             self.1.send(refused).unwrap();
         }
     }
@@ -230,7 +233,10 @@ fn dropping_a_pool_drops_every_future_and_rejects_new_ones() {
         assert_eq!(Arc::strong_count(&alive), 1);
         let mut late = handle.spawn(async {});
         let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(polled, Poll::Ready(Err(JoinError::Refused))));
+        assert!(matches!(
+            polled,
+            Poll::Ready(Err(JoinError::Spawn(WorkerError::Ended)))
+        ));
     }
 }
 
@@ -397,7 +403,7 @@ fn a_task_that_yields_for_ever_starves_nobody() {
             yield_now().await;
         }
     });
-    // The work comes from outside, bound to a worker, and as an urgent job.
+    // The work comes from outside, bound to a worker, and as an inbox job.
     pool.block_on(pool.spawn_on(0, async {})).unwrap();
     assert_eq!(pool.run_on(0, || 1).unwrap(), 1);
     let stopper = stop.clone();

@@ -14,9 +14,9 @@ use std::{
 const MS: Duration = Duration::from_millis(1);
 
 /// A waker that sends a message to a channel.
-struct Tell(Mutex<mpsc::Sender<()>>);
+struct NotifyWaker(Mutex<mpsc::Sender<()>>);
 
-impl Wake for Tell {
+impl Wake for NotifyWaker {
     fn wake(self: Arc<Self>) {
         let _ = self.0.lock().unwrap().send(());
     }
@@ -39,7 +39,7 @@ impl Bench {
             pool,
             clock,
             woken,
-            waker: Waker::from(Arc::new(Tell(Mutex::new(wakes)))),
+            waker: Waker::from(Arc::new(NotifyWaker(Mutex::new(wakes)))),
         }
     }
 
@@ -98,7 +98,7 @@ fn a_throttled_worker_reacts_once_a_quantum() {
         .expect("both timers are due");
     assert!(bench.poll(&mut early).is_ready());
     // The worker has reacted in this quantum. Timers that become due wait for the next quantum, but
-    // urgent jobs do not wait.
+    // inbox jobs do not wait.
     let _next = bench.sleep(MS);
     bench.clock.advance(5 * MS);
     assert_eq!(bench.pool.run_on(0, || 7).unwrap(), 7);

@@ -22,7 +22,7 @@ use std::{
 fn pools() -> impl Iterator<Item = creel::Pool> {
     let pool = |workers| {
         let builder = Pool::builder().workers(workers).wait(Wait::Park);
-        &*Box::leak(Box::new(builder.build().unwrap()))
+        builder.build().unwrap()
     };
     let balances = [Balance::Fixed, Balance::Sticky, Balance::Shared];
     let pools = if cfg!(miri) { &[3][..] } else { &[1, 2, 5] };
@@ -436,7 +436,7 @@ fn a_panic_in_each_drops_each_result_once() {
 /// that they give out must not outlive a visit. See the `compile_fail` examples of
 /// `loops/compile_fail.rs`.
 #[test]
-fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
+fn a_view_and_a_handle_have_the_same_verbs() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
     let few = pool.with_max_workers(2).with_balance(Balance::Fixed);
     let inside = AtomicUsize::new(0);
@@ -461,7 +461,7 @@ fn a_lease_a_balance_and_a_handle_have_the_same_verbs() {
     });
     assert_eq!(pool.block_on(task).unwrap(), 10);
     let handle = pool.handle();
-    drop(pool);
+    drop((pool, few));
     // The pool's workers are gone, but a loop needs none.
     assert_eq!(handle.map(0..3, |n| n), [0, 1, 2]);
     assert_eq!(handle.join(|| 1, || 2), (1, 2));

@@ -248,7 +248,10 @@ impl Registry {
     pub(crate) fn wake(&self, index: usize) {
         match (&self.member, index) {
             (Some(member), 0) => member.thread.unpark(),
-            _ => self.pool.wake(index - self.first()),
+            _ => {
+                // The registry never resizes its pool, so the worker exists.
+                let _ = self.pool.wake(index - self.first());
+            }
         }
     }
 

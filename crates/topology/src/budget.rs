@@ -38,6 +38,7 @@ pub enum Rounding {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LimitKind {
     /// The number of cores of the machine.
     Cores,
@@ -90,6 +91,7 @@ impl LimitKind {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limit {
     /// The kind of the limit.
     pub kind: LimitKind,

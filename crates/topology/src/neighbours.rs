@@ -21,6 +21,7 @@ use crate::types::CpuSet;
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Neighbour {
     /// The id of the process.
     pub process: u32,

@@ -58,7 +58,7 @@ struct Document<'a> {
     /// The factor by which the first command differs from itself, or null without `--aa`.
     noise_floor: Option<f64>,
     /// The reason why energy is not measured, or null if it is.
-    energy_untold: Option<&'static str>,
+    energy_missing: Option<&'static str>,
     commands: Vec<Command<'a>>,
 }
 
@@ -83,7 +83,7 @@ struct Command<'a> {
 pub fn json(
     all: &[Measured],
     here: Option<&Machine>,
-    energy_untold: Option<&'static str>,
+    energy_missing: Option<&'static str>,
 ) -> Result<()> {
     let first = all.first().context("nothing was measured")?;
     let own = own_figures(all);
@@ -113,7 +113,7 @@ pub fn json(
             .iter()
             .any(|m| m.is_aa_control)
             .then(|| noise_floor(all)),
-        energy_untold,
+        energy_missing,
         commands: commands.collect(),
     };
     Ok(output::json(&document)?)

@@ -117,7 +117,7 @@ fn row(worker: &Worker, seconds: f64) -> [String; 10] {
         rate(worker.parks),
         rate(worker.loop_items),
         rate(worker.steals),
-        rate(worker.urgent),
+        rate(worker.inbox),
         rate(worker.timers),
         rate(worker.events),
     ]
@@ -164,7 +164,7 @@ mod tests {
             worker,
             state: "unstarted".into(),
             cpus: "10-19".into(),
-            urgent: most,
+            inbox: most,
             timers: most,
             events: most,
             parks: most,

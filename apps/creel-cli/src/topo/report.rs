@@ -28,7 +28,7 @@ struct PlacementFields {
     policy: String,
     workers: usize,
     wrapped: bool,
-    seats: Vec<String>,
+    places: Vec<String>,
 }
 
 impl Document {
@@ -62,7 +62,7 @@ impl From<&WorkerPlacement> for PlacementFields {
             policy: worker_placement.placement.to_string(),
             workers: assigned.len(),
             wrapped: worker_placement.layout.wrapped(),
-            seats: assigned.iter().map(CpuSet::to_string).collect(),
+            places: assigned.iter().map(CpuSet::to_string).collect(),
         }
     }
 }

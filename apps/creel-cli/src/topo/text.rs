@@ -96,6 +96,7 @@ fn source(source: KindSource) -> &'static str {
         KindSource::Description => "the description",
         KindSource::EfficiencyClass => "the efficiency classes of Windows",
         KindSource::PerformanceLevel => "the performance levels of macOS",
+        _ => "an unknown source",
     }
 }
 

@@ -96,7 +96,7 @@ impl Drop for Player {
 
 #[test]
 fn ctl_controls_the_player_and_reads_its_status() {
-    let player = Player::start("told", &demo(&[]));
+    let player = Player::start("remote", &demo(&[]));
     let status = player.status().unwrap();
     assert_eq!(status["state"], "playing");
     assert_eq!(status["songs"], creel_vgm::demo::CARRIED.len());

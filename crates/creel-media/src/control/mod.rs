@@ -78,6 +78,7 @@ struct Inner {
 
 /// The way in which a controlled task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Ended {
     /// The task was stopped or unprepared, or its work was finished.
     Stopped,

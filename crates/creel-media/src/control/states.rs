@@ -24,6 +24,7 @@ use std::fmt;
 
 /// The state of a controlled task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// The task does not hold its resources, because it has not acquired them yet or has released
     /// them.
@@ -47,6 +48,7 @@ pub enum State {
 
 /// A request to change the state of a controlled task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Trigger {
     /// Acquire the resources, for example sockets and files.
     Prepare,
@@ -68,6 +70,7 @@ pub enum Trigger {
 
 /// The error of a trigger that is not valid in the current state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refused {
     /// The state, which has not changed.
     pub state: State,
@@ -85,6 +88,7 @@ impl std::error::Error for Refused {}
 
 /// The way in which a step of the work ended, if the work does not simply continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Flow {
     /// The next stage is flushing, so the task must flush too.
     Flushing,

@@ -1,10 +1,16 @@
 //! Bounded channels between tasks, and between tasks and plain threads.
 //!
-//! | | senders | receivers | capacity |
-//! |---|---|---|---|
-//! | [`oneshot`] | one | one | one message in total |
-//! | [`spsc`] | one | one | one message at a time |
-//! | [`bounded`] | many | many | as many messages as you choose |
+//! | | senders | receivers | capacity | methods take |
+//! |---|---|---|---|---|
+//! | [`oneshot`] | one | one | one message in total | `self`, or `&mut self` to try |
+//! | [`spsc`] | one | one | one message at a time | `&mut self` |
+//! | [`bounded`] | many | many | as many messages as you choose | `&self` |
+//!
+//! Each module has a `Sender` and a `Receiver`, as in the standard library. How their methods take
+//! `self` follows from the number of ends. An end that you can clone takes `&self`, because several
+//! tasks may use it at the same time. An end that is the only one takes `&mut self`, so that the
+//! compiler ensures that only one task uses it. The channel then needs neither a lock nor a list of
+//! waiting tasks. If several tasks must share such an end, use [`bounded`].
 //!
 //! The channels work with any executor, because they only use [`std::task::Waker`]. Sending a
 //! message does not allocate memory. However, a [`bounded`] channel extends its list of waiting

@@ -3,7 +3,7 @@
 use super::items::{Base, Count, HasChunk, HasItem, Sections, Walk, WalkChunks};
 use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
-use std::{iter::Map, ops::Range, vec};
+use std::{fmt, iter::FusedIterator, ops::Range, vec};
 
 /// One value of type `S` per worker, which the worker uses while it visits items. Pass it to a loop
 /// next to the items, as `(&mut items, &mut scratch)`. [`Pool::scratch`] creates it. Each value has
@@ -75,12 +75,50 @@ impl<S> Scratch<S> {
 
 impl<S> IntoIterator for Scratch<S> {
     type Item = S;
-    type IntoIter = Map<vec::IntoIter<CachePadded<S>>, fn(CachePadded<S>) -> S>;
+    type IntoIter = ScratchIntoIter<S>;
 
     /// Returns an iterator that yields the values themselves, in the order of the workers. Use it
     /// to combine what they have collected.
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_vec().into_iter().map(CachePadded::into_inner)
+        ScratchIntoIter(self.0.into_vec().into_iter())
+    }
+}
+
+/// An iterator over the values of a [`Scratch`], in the order of the workers. [`Scratch::into_iter`]
+/// creates it.
+///
+/// ```
+/// let mut made = creel::Scratch::new(3, |worker| worker * 10).into_iter();
+/// assert_eq!((made.len(), made.next(), made.next_back()), (3, Some(0), Some(20)));
+/// ```
+pub struct ScratchIntoIter<S>(vec::IntoIter<CachePadded<S>>);
+
+impl<S> Iterator for ScratchIntoIter<S> {
+    type Item = S;
+
+    fn next(&mut self) -> Option<S> {
+        self.0.next().map(CachePadded::into_inner)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<S> DoubleEndedIterator for ScratchIntoIter<S> {
+    fn next_back(&mut self) -> Option<S> {
+        self.0.next_back().map(CachePadded::into_inner)
+    }
+}
+
+impl<S> ExactSizeIterator for ScratchIntoIter<S> {}
+
+impl<S> FusedIterator for ScratchIntoIter<S> {}
+
+impl<S: fmt::Debug> fmt::Debug for ScratchIntoIter<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.0.as_slice().iter().map(|padded| &**padded);
+        f.debug_list().entries(values).finish()
     }
 }
 

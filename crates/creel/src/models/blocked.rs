@@ -327,6 +327,7 @@ fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
         }
         drop(done);
         other.join().expect("no panic");
+        drop(loops);
         end_and_count(Arc::into_inner(pool).expect("this is the last handle"));
     });
 }

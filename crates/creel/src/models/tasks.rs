@@ -2,7 +2,7 @@
 
 use super::{check, draw, end_and_count, pool, throw};
 use crate::{
-    JoinError, Pool,
+    JoinError, Pool, WorkerError,
     channel::{bounded, oneshot, spsc},
     sync::{AtomicUsize, Mutex, Ordering, lock, spin_loop, thread},
     task::{self, yield_now},
@@ -224,7 +224,7 @@ fn a_pool_is_ended_by_its_own_task() {
         let mut late = handle.spawn(async {});
         assert!(matches!(
             poll_once(&mut late),
-            Poll::Ready(Err(JoinError::Refused))
+            Poll::Ready(Err(JoinError::Spawn(WorkerError::Ended)))
         ));
     });
 }

@@ -88,6 +88,7 @@ impl Outgoing {
 
 /// The result of sending an [`Outgoing`].
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Sent {
     /// The number of datagrams that the operating system accepted.
     pub sent: usize,
@@ -148,6 +149,7 @@ const ROOM_MAX: usize = 1 << 16;
 
 /// A received datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Datagram<'a> {
     /// The content of the datagram, up to the size of its slot.
     pub bytes: &'a [u8],

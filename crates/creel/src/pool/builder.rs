@@ -6,7 +6,7 @@ use crate::{
     worker::{hooks::Hooks, table::WORKERS_MAX},
 };
 use creel_topology::Placement;
-use std::{fmt, sync::Arc};
+use std::{error, fmt, io, sync::Arc};
 
 /// The error of creating, resizing or observing a pool.
 ///
@@ -17,7 +17,7 @@ use std::{fmt, sync::Arc};
 /// assert!(matches!(error, BuildError::Workers { asked: 0, .. }));
 /// assert_eq!(error.to_string(), "a pool has 1 to 16383 workers, not 0");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The number of workers is zero or higher than a pool can have.
@@ -28,10 +28,7 @@ pub enum BuildError {
         max: usize,
     },
     /// The workers cannot be placed as requested.
-    Placement {
-        /// The reason.
-        reason: String,
-    },
+    Placement(Arc<creel_topology::Error>),
     /// The requested stack size of a worker's thread is too small or too large.
     StackSize {
         /// The requested size in bytes.
@@ -42,13 +39,10 @@ pub enum BuildError {
         max: usize,
     },
     /// The pool has ended, so that a [handle](crate::Pool::handle) cannot change the number of its
-    /// workers.
+    /// workers or make it visible.
     Ended,
     /// The pool cannot be made visible from outside the program.
-    Observe {
-        /// The reason.
-        reason: String,
-    },
+    Observe(Arc<io::Error>),
 }
 
 impl fmt::Display for BuildError {
@@ -57,23 +51,30 @@ impl fmt::Display for BuildError {
             BuildError::Workers { asked, max } => {
                 write!(f, "a pool has 1 to {max} workers, not {asked}")
             }
-            BuildError::Placement { reason } => f.write_str(reason),
+            BuildError::Placement(error) => error.fmt(f),
             BuildError::StackSize { asked, min, max } => write!(
                 f,
                 "the stack_size of a worker is {min} to {max} bytes, not {asked}"
             ),
             BuildError::Ended => f.write_str("the pool has ended"),
-            BuildError::Observe { reason } => write!(f, "the pool cannot be observed: {reason}"),
+            BuildError::Observe(error) => write!(f, "the pool cannot be observed: {error}"),
         }
     }
 }
 
-impl std::error::Error for BuildError {}
+impl error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match self {
+            BuildError::Placement(error) => Some(&**error),
+            BuildError::Observe(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}
 
-impl From<creel_topology::Error> for BuildError {
-    fn from(error: creel_topology::Error) -> Self {
-        let reason = error.to_string();
-        BuildError::Placement { reason }
+impl BuildError {
+    pub(super) fn placement(error: creel_topology::Error) -> Self {
+        BuildError::Placement(Arc::new(error))
     }
 }
 
@@ -289,7 +290,8 @@ impl PoolBuilder {
         let workers = self.workers.unwrap_or(available.workers);
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        available.pinning.pin_as_configured(workers)?;
+        let pinned = available.pinning.pin_as_configured(workers);
+        pinned.map_err(BuildError::placement)?;
         let observe = self.observe;
         let shared = Shared::new(self, workers, available);
         let pool = Pool::new_of(shared, Some(Arc::default()));

@@ -27,9 +27,9 @@ pub fn global() -> &'static Pool {
 ///
 /// let workers = creel::global().workers(); // this creates it
 /// let late = Pool::builder().workers(workers + 1).build_global();
-/// assert_eq!(late.unwrap_err(), GlobalError::Exists);
+/// assert!(matches!(late, Err(GlobalError::Exists)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum GlobalError {
     /// The global pool exists already, because it was set or used before.
@@ -71,7 +71,7 @@ impl PoolBuilder {
     ///
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build_global()?;
     /// assert_eq!(creel::global().workers(), pool.workers());
-    /// assert_eq!(Pool::builder().build_global().unwrap_err(), GlobalError::Exists);
+    /// assert!(matches!(Pool::builder().build_global(), Err(GlobalError::Exists)));
     /// # Ok::<(), GlobalError>(())
     /// ```
     pub fn build_global(self) -> Result<&'static Pool, GlobalError> {

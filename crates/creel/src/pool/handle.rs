@@ -1,5 +1,6 @@
 //! Other views of a pool: a handle that does not keep it alive, and a `Pool` whose loops have a
-//! different balance or maximum number of workers.
+//! different balance, maximum number of workers or key. Such a view of an owner is an owner, and
+//! a view of a handle is a handle.
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{
@@ -19,22 +20,12 @@ impl Pool {
         }
     }
 
-    fn handle_with(&self, balance: Balance, most: usize) -> Self {
-        Self {
-            shared: Arc::clone(&self.shared),
-            balance,
-            most,
-            site: self.site,
-            owner: None,
-        }
-    }
-
     /// Returns a handle: a `Pool` that shares the workers but does not keep the pool from ending.
     /// Keep a handle, and not a clone, in the pool's own tasks, because a task that owned its pool
     /// would keep it alive for ever.
     ///
     /// After the pool has ended, a handle refuses new work. A spawned task returns
-    /// [`JoinError::Refused`](crate::JoinError::Refused), [`run_on`](Self::run_on) returns an
+    /// [`JoinError::Spawn`](crate::JoinError::Spawn), [`run_on`](Self::run_on) returns an
     /// error, and a loop, a join or a scope runs on its caller alone.
     ///
     /// ```
@@ -46,11 +37,18 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn handle(&self) -> Self {
-        self.handle_with(self.balance, self.most)
+        Self {
+            shared: Arc::clone(&self.shared),
+            balance: self.balance,
+            most: self.most,
+            site: self.site,
+            owner: None,
+        }
     }
 
-    /// Returns a [handle](Self::handle) to the same pool whose loops have a different balance. You
-    /// can use it for one call or keep it. It costs one reference count, also in a session.
+    /// Returns a `Pool` with the same workers whose loops have a different balance. You can use it
+    /// for one call or keep it. Like a clone, it keeps the workers alive, unless `self` is a
+    /// [handle](Self::handle). It costs as much as a clone, also in a session.
     ///
     /// ```
     /// use creel::{Balance, Pool};
@@ -63,11 +61,14 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn with_balance(&self, balance: Balance) -> Self {
-        self.handle_with(balance, self.most)
+        let mut view = self.clone();
+        view.balance = balance;
+        view
     }
 
-    /// Returns a [handle](Self::handle) to the same pool whose loops are learned under a number of
-    /// your choice, in addition to the place in the source that calls them.
+    /// Returns a `Pool` with the same workers whose loops are learned under a number of your
+    /// choice, in addition to the place in the source that calls them. Like a clone, it keeps the
+    /// workers alive, unless `self` is a [handle](Self::handle).
     ///
     /// A pool learns how long each loop takes, and decides from that whether to share it. It
     /// recognises a loop by the place that calls it and by the type of the closure. If your program
@@ -76,7 +77,7 @@ impl Pool {
     /// function. You do not need this for generic functions, or for functions that are
     /// `#[track_caller]`.
     ///
-    /// The number never changes a result. It costs one reference count.
+    /// The number never changes a result. It costs as much as a clone.
     ///
     /// ```
     /// fn run(pool: &creel::Pool, rows: &mut [u32], job: fn(&mut u32)) {
@@ -92,14 +93,15 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn with_site(&self, site: u64) -> Self {
-        let mut handle = self.handle();
-        handle.site = site;
-        handle
+        let mut view = self.clone();
+        view.site = site;
+        view
     }
 
-    /// Returns a [handle](Self::handle) to the same pool whose loops use at most `workers` of its
-    /// workers (and at least one). Use it for a part of the program that has to leave workers to
-    /// others, or whose loops do not become faster with more of them.
+    /// Returns a `Pool` with the same workers whose loops use at most `workers` of them (and at
+    /// least one). Use it for a part of the program that has to leave workers to others, or whose
+    /// loops do not become faster with more of them. Like a clone, it keeps the workers alive,
+    /// unless `self` is a [handle](Self::handle).
     ///
     /// The limit applies to each loop separately. Tasks, joins and scopes are not limited, and
     /// `workers` and `resize` still refer to the whole pool.
@@ -115,7 +117,9 @@ impl Pool {
     /// ```
     #[must_use]
     pub fn with_max_workers(&self, workers: usize) -> Self {
-        self.handle_with(self.balance, self.most.min(workers.max(1)))
+        let mut view = self.clone();
+        view.most = self.most.min(workers.max(1));
+        view
     }
 
     /// Returns a [handle](Self::handle) to the pool whose code the calling thread runs. This is the

@@ -53,7 +53,8 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 /// thread, including the pool's own workers.
 ///
 /// A `Pool` is cheap to clone, and all clones share the workers. The pool ends when the last clone
-/// is dropped. [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
+/// is dropped. A view, for example from [`with_balance`](Self::with_balance), counts as a clone.
+/// [`handle`](Self::handle) returns a `Pool` that does not keep it from ending.
 ///
 /// Dropping the last clone closes the pool, waits until the workers have finished the work that
 /// they have accepted, and joins their threads. Tasks that are not finished are cancelled. If one
@@ -141,6 +142,26 @@ impl Pool {
         self.shared.slots.workers()
     }
 
+    /// Returns the reason for the number of workers: every limit that the machine and the process
+    /// set, and the one that determined the number. If your program chose the number, with
+    /// [`PoolBuilder::workers`] or [`resize`](Self::resize), that number is the last limit.
+    ///
+    /// The limits are those that applied when the pool was built. Returns `None` if the system does
+    /// not report its CPUs.
+    ///
+    /// ```
+    /// let pool = creel::Pool::new();
+    /// if let Some(budget) = pool.budget() {
+    ///     // For example: 3 workers, because of cpu.max of the parent cgroup (300000/100000)
+    ///     println!("{} workers, because of {}", budget.workers(), budget.bound_by());
+    ///     assert_eq!(budget.workers(), pool.workers());
+    /// }
+    /// ```
+    #[must_use]
+    pub fn budget(&self) -> Option<creel_topology::Budget> {
+        self.shared.budget()
+    }
+
     /// Changes the number of workers. You can call this at any time and from any thread, because it
     /// does not wait for the workers.
     ///
@@ -205,7 +226,7 @@ impl Pool {
             return Ok(f());
         }
         let mut sent = Ok(());
-        let mut results = scoped_job::lend(vec![f], |_, job| sent = slots.send(slot, job));
+        let mut results = scoped_job::run(vec![f], |_, job| sent = slots.send(slot, job));
         sent.map_err(|error| slots.refused(error))?;
         Ok(results.remove(0))
     }
@@ -229,7 +250,7 @@ impl Pool {
         let works: Vec<_> = (0..self.workers()).map(|index| move || f(index)).collect();
         let slots = &self.shared.slots;
         let mut refused = None;
-        let results = scoped_job::lend(works, |index, job| {
+        let results = scoped_job::run(works, |index, job| {
             if let Err(error) = slots.send(slots.at(index), job) {
                 refused.get_or_insert((index, error));
             }
@@ -275,11 +296,11 @@ impl Pool {
     #[must_use]
     pub fn neighbours(&self) -> Vec<Vec<creel_topology::Neighbour>> {
         let pinning = &self.shared.pinning;
-        let beside = |index| match pinning.pinned_pus(index) {
+        let others = |index| match pinning.pinned_pus(index) {
             Some(pus) => creel_topology::neighbours(&pus),
             None => Vec::new(),
         };
-        (0..self.workers()).map(beside).collect()
+        (0..self.workers()).map(others).collect()
     }
 }
 

@@ -1,16 +1,16 @@
 //! Pools that several parts of a program share by name.
 
-use super::{BuildError, Pool, PoolBuilder, Wait};
+use super::{BuildError, Owner, Pool, PoolBuilder, Wait, shared::Shared};
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::Ordering},
 };
 
 /// A registry of pools that parts of a program share by name. A part can ask for its pool without
 /// knowing which other parts use it.
 ///
-/// A pool lives as long as at least one part holds it.
+/// A pool lives as long as at least one part holds it or a clone of it.
 ///
 /// ```
 /// use creel::{NamedPools, Pool, Wait};
@@ -20,7 +20,8 @@ use std::{
 /// let throttle = |ms| Pool::builder().workers(1).wait(Wait::Throttle(Duration::from_millis(ms)));
 /// let one = pools.acquire("audio", throttle(2))?;
 /// let other = pools.acquire("audio", throttle(2))?;
-/// assert!(std::sync::Arc::ptr_eq(&one, &other));
+/// one.resize(2).unwrap();
+/// assert_eq!(other.workers(), 2); // it is the same pool
 /// let error = pools.acquire("audio", throttle(20)).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
@@ -31,7 +32,35 @@ use std::{
 /// ```
 #[derive(Debug, Default)]
 pub struct NamedPools {
-    pools: Mutex<HashMap<String, (NamedSettings, Weak<Pool>)>>,
+    pools: Mutex<HashMap<String, (NamedSettings, WeakPool)>>,
+}
+
+/// A reference that does not keep the pool from ending. All clones of the pool count, because they
+/// share the owner.
+#[derive(Debug)]
+struct WeakPool {
+    shared: Weak<Shared>,
+    owner: Weak<Owner>,
+}
+
+impl WeakPool {
+    fn new(pool: &Pool) -> Self {
+        let owner = pool.owner.as_ref();
+        Self {
+            shared: Arc::downgrade(&pool.shared),
+            owner: owner.map(Arc::downgrade).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the pool, unless its end has begun.
+    fn upgrade(&self) -> Option<Pool> {
+        // We upgrade the owner last. If the other clones are dropped now, this one ends the pool,
+        // and it needs the shared part for that.
+        let shared = self.shared.upgrade()?;
+        let owner = self.owner.upgrade()?;
+        let ended = owner.ended.load(Ordering::Relaxed);
+        (!ended).then(|| Pool::new_of(shared, Some(owner)))
+    }
 }
 
 /// The settings on which two requests for the same name must agree.
@@ -47,6 +76,7 @@ pub struct NamedPools {
 /// # Ok::<(), creel::AcquireError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NamedSettings {
     /// The number of workers. `None` means one per core that the process may use.
     pub workers: Option<usize>,
@@ -62,7 +92,7 @@ pub struct NamedSettings {
 /// let error = NamedPools::default().acquire("none", Pool::builder().workers(0)).unwrap_err();
 /// assert!(matches!(error, AcquireError::Build(_)));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AcquireError {
     /// A pool of this name exists, and its settings differ from the requested ones.
@@ -125,26 +155,27 @@ impl NamedPools {
     /// assert_eq!(encoder.map(0..2, |n| n), decoder.map(0..2, |n| n));
     /// # Ok::<(), creel::AcquireError>(())
     /// ```
-    pub fn acquire(&self, name: &str, settings: PoolBuilder) -> Result<Arc<Pool>, AcquireError> {
+    pub fn acquire(&self, name: &str, settings: PoolBuilder) -> Result<Pool, AcquireError> {
         let asked = NamedSettings {
             workers: settings.workers,
             wait: settings.wait,
         };
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((has, pool)) = pools.get(name)
-            && let Some(pool) = pool.upgrade()
-        {
-            if *has != asked {
-                let (name, has) = (name.into(), *has);
-                return Err(AcquireError::Differs { name, has, asked });
-            }
-            return Ok(pool);
+        let known = pools.get(name);
+        if let Some((has, pool)) = known.and_then(|(has, pool)| Some((*has, pool.upgrade()?))) {
+            // We unlock first, because `pool` may be the last clone by now. Dropping it then ends
+            // the pool, which runs code of the program.
+            drop(pools);
+            let name = name.into();
+            return match has == asked {
+                true => Ok(pool),
+                false => Err(AcquireError::Differs { name, has, asked }),
+            };
         }
         let pool = settings.name(name).build().map_err(AcquireError::Build)?;
-        let pool = Arc::new(pool);
         // Each new pool removes the names whose pools have ended.
-        pools.retain(|_, (_, pool)| pool.strong_count() > 0);
-        pools.insert(name.into(), (asked, Arc::downgrade(&pool)));
+        pools.retain(|_, (_, pool)| pool.owner.strong_count() > 0);
+        pools.insert(name.into(), (asked, WeakPool::new(&pool)));
         Ok(pool)
     }
 }

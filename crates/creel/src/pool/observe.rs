@@ -12,11 +12,12 @@
 //!
 //! Windows exist only on Linux, and only with the feature `net`.
 
-use super::{BuildError, Pool, shared::Shared};
+use super::{BuildError, ParseKnobError, Pool, shared::Shared};
 use crate::{sync::lock, worker::slot::WorkerSlot};
 use std::{
     fmt::{self, Write},
     str::FromStr,
+    sync::Arc,
 };
 
 #[cfg(all(target_os = "linux", feature = "net"))]
@@ -56,15 +57,15 @@ impl fmt::Display for Observe {
 }
 
 impl FromStr for Observe {
-    type Err = String;
+    type Err = ParseKnobError;
 
     /// Parses `off`, `look` or `resize`.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, ParseKnobError> {
         match text {
             "off" => Ok(Observe::Off),
             "look" => Ok(Observe::Look),
             "resize" => Ok(Observe::Resize),
-            _ => Err(format!("`{text}` is not one of off, look, resize")),
+            _ => Err(ParseKnobError::new(text, "off, look, resize")),
         }
     }
 }
@@ -74,7 +75,7 @@ pub(super) struct Window;
 
 #[cfg(not(all(target_os = "linux", feature = "net")))]
 impl Window {
-    fn open(_: &std::sync::Arc<Shared>, _: Observe) -> std::io::Result<Self> {
+    fn open(_: &Arc<Shared>, _: Observe) -> std::io::Result<Self> {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
@@ -97,13 +98,11 @@ impl Pool {
             before.close();
         }
         if what != Observe::Off {
-            let refused = |e: std::io::Error| BuildError::Observe {
-                reason: e.to_string(),
-            };
             if self.shared.slots.is_closing() {
-                return Err(refused(std::io::Error::other("the pool has been dropped")));
+                return Err(BuildError::Ended);
             }
-            *window = Some(Window::open(&self.shared, what).map_err(refused)?);
+            let opened = Window::open(&self.shared, what);
+            *window = Some(opened.map_err(|error| BuildError::Observe(Arc::new(error)))?);
         }
         Ok(())
     }
@@ -152,9 +151,9 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
         let comma = if index > 0 { "," } else { "" };
         write!(
             out,
-            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"pinned\":{},\"urgent\":{},\
+            "{comma}{{\"worker\":{index},\"state\":\"{}\",\"cpus\":\"{}\",\"pinned\":{},\"inbox\":{},\
              \"timers\":{},\"events\":{},\"parks\":{},\"parked_ns\":{},\"loop_items\":{},\
-             \"loop_pieces\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
+             \"loop_blocks\":{},\"steals\":{},\"spins\":{},\"spun_ns\":{}}}",
             state(shared.slots.at(index)),
             worker.cpus,
             worker.pinned,
@@ -164,7 +163,7 @@ fn stats(shared: &Shared, allowed: Observe) -> Result<String, fmt::Error> {
             worker.parks,
             worker.parked.as_nanos(),
             worker.loop_items,
-            worker.loop_pieces,
+            worker.loop_blocks,
             worker.steals,
             worker.spins,
             worker.spun.as_nanos(),
@@ -213,7 +212,7 @@ mod window {
     /// The maximum length of a request, in bytes.
     const LINE_MAX: u64 = 64;
     /// The time-out of each read and write on the connection to a client.
-    const PATIENCE: Duration = Duration::from_millis(100);
+    const CLIENT_TIMEOUT: Duration = Duration::from_millis(100);
 
     /// A listening socket and the thread that answers its clients.
     pub(in crate::pool) struct Window {
@@ -269,8 +268,8 @@ mod window {
         if !asks.is_root() && asks != geteuid() {
             return Ok(());
         }
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+        stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
         let mut line = String::new();
         BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
         let said = match line.trim().split_once(' ') {

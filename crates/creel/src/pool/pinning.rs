@@ -187,6 +187,13 @@ impl World {
 }
 
 impl Pinning {
+    /// Returns the limits on the number of workers when the pool was built. `None` if the system
+    /// does not report its CPUs.
+    pub(crate) fn budget(&self) -> Option<Budget> {
+        let world = self.world.as_ref()?;
+        Some(Budget::of(&world.machine))
+    }
+
     /// Pins `workers` workers as the program requested. Does nothing if it requested no placement.
     pub(crate) fn pin_as_configured(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match &self.asked {

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     loops::protocol::Protocol,
     net::driver::Driver,
-    sync::{AtomicBool, AtomicUsize, HAS_THREADS, Instant, Mutex, lock, thread},
+    sync::{AtomicBool, AtomicUsize, HAS_THREADS, Instant, Mutex, Ordering, lock, thread},
     task::{Stranded, Tasks},
     time::timers::Timers,
     worker::{
@@ -23,6 +23,7 @@ use crate::{
         wakers::PollerWaker,
     },
 };
+use creel_topology::Budget;
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     sync::{Arc, Weak},
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
+    /// Whether the program chose the number of workers. Relaxed, because it is only reported.
+    is_sized: AtomicBool,
 }
 
 // We run user code under `catch_unwind`, or it leaves the pool's own data consistent.
@@ -70,6 +73,7 @@ impl Shared {
             seed,
             stack_size,
             hooks,
+            workers: chosen,
             ..
         } = settings;
         let driver = Arc::<Driver>::default();
@@ -93,6 +97,7 @@ impl Shared {
             sessions: AtomicUsize::new(0),
             has_gang: AtomicBool::new(false),
             pus: available.pus,
+            is_sized: AtomicBool::new(chosen.is_some()),
             slots,
         });
         let work: Weak<dyn Work> = Arc::<Self>::downgrade(&shared);
@@ -103,12 +108,23 @@ impl Shared {
     /// Changes the number of workers. Only one thread at a time does so.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
-        self.pinning.repin(workers)?;
+        let repinned = self.pinning.repin(workers);
+        repinned.map_err(BuildError::placement)?;
         let before = self.slots.resize(workers);
         self.driver.set_alone(workers == 1);
         self.loops.forget_threads();
         self.slots.wake_all(before);
+        self.is_sized.store(true, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Returns the limits on the number of workers. A number that the program chose comes last.
+    pub(crate) fn budget(&self) -> Option<Budget> {
+        let budget = self.pinning.budget()?;
+        Some(match self.is_sized.load(Ordering::Relaxed) {
+            true => budget.explicit(self.slots.workers()),
+            false => budget,
+        })
     }
 
     /// Pins the workers for the first loop, session or gang, unless the program has chosen a

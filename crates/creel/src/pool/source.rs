@@ -39,7 +39,7 @@ impl Shared {
         })
     }
 
-    /// Runs one inbox job, one job of the program's own queues, one fork, or pieces of one shared
+    /// Runs one inbox job, one job of the program's own queues, one fork, or chunks of one shared
     /// job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
@@ -49,11 +49,11 @@ impl Shared {
     }
 
     fn help_once(&self, slot: &WorkerSlot) -> bool {
-        let inside = self.loops.shared_jobs.enter(None);
-        inside
+        let helper = self.loops.shared_jobs.enter(None);
+        helper
             .iter()
-            .for_each(|inside| Forker::apart(&self.loops, slot.index, || inside.run(|| true)));
-        inside.is_some()
+            .for_each(|helper| Forker::apart(&self.loops, slot.index, || helper.run(|| true)));
+        helper.is_some()
     }
 }
 
@@ -119,36 +119,18 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets a function that returns the name of the thread of a worker, or `None` for a thread
-    /// without a name. It replaces the names that follow from [`name`](Self::name).
-    ///
-    /// ```
-    /// let name = |worker| Some(format!("decoder {worker}"));
-    /// let pool = creel::Pool::builder().workers(2).thread_names(name).build()?;
-    /// let name = pool.run_on(1, || std::thread::current().name().map(String::from));
-    /// assert_eq!(name.unwrap().as_deref(), Some("decoder 1"));
-    /// # Ok::<(), creel::BuildError>(())
-    /// ```
-    pub fn thread_names(
-        mut self,
-        f: impl Fn(usize) -> Option<String> + Send + Sync + 'static,
-    ) -> Self {
-        self.hooks.name = Some(Arc::new(f));
-        self
-    }
-
     /// Sets a function that starts the workers' threads. It must start a thread that calls
     /// [`NewThread::run`], or return an error. The pool does not join these threads when it ends,
     /// but it waits until `run` has returned.
     ///
     /// ```
     /// let start = |thread: creel::NewThread| {
-    ///     let name = format!("worker {}", thread.index());
+    ///     let name = format!("decoder {}", thread.index()); // or `thread.name()`
     ///     std::thread::Builder::new().name(name).spawn(|| thread.run()).map(drop)
     /// };
     /// let pool = creel::Pool::builder().workers(2).start_threads_with(start).build()?;
     /// let name = pool.run_on(1, || std::thread::current().name().map(String::from));
-    /// assert_eq!(name.unwrap().as_deref(), Some("worker 1"));
+    /// assert_eq!(name.unwrap().as_deref(), Some("decoder 1"));
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn start_threads_with(
@@ -216,10 +198,13 @@ impl Pool {
 
     /// Makes worker `worker` check the condition of [`work_until`](Self::work_until), if it waits
     /// there.
-    pub fn wake(&self, worker: usize) {
-        if let Ok(slot) = self.shared.slots.slot_in_use(worker) {
-            slot.notify();
-        }
+    ///
+    /// # Errors
+    /// If the pool has no such worker. A worker that waits in `work_until` while the pool becomes
+    /// smaller checks its condition about twice per millisecond, so it needs no wake.
+    pub fn wake(&self, worker: usize) -> Result<(), WorkerError> {
+        self.shared.slots.slot_in_use(worker)?.notify();
+        Ok(())
     }
 
     /// Blocks until `done` returns true. The calling thread must be a worker of this pool, and runs

@@ -1,7 +1,7 @@
 //! The methods that spawn tasks.
 
 use super::Pool;
-use crate::task::{JoinError, JoinHandle};
+use crate::task::JoinHandle;
 use std::future::Future;
 
 impl Pool {
@@ -10,7 +10,7 @@ impl Pool {
     /// This does not block. If you call it in one of the pool's own tasks, it wakes no worker. If
     /// you call it elsewhere, it wakes one worker, provided that one is asleep. If the pool has
     /// been dropped (a [handle](crate::Pool::handle) may outlive it), the future is dropped at
-    /// once, and awaiting the task returns [`JoinError::Refused`](crate::JoinError::Refused).
+    /// once, and awaiting the task returns [`JoinError::Spawn`](crate::JoinError::Spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -27,7 +27,7 @@ impl Pool {
     }
 
     /// Spawns a task that only the thread of worker `worker` runs. If the pool has no such worker,
-    /// the future is dropped and the handle returns [`JoinError::Worker`].
+    /// the future is dropped and the handle returns [`JoinError::Spawn`](crate::JoinError::Spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).name("pair").build()?;
@@ -43,7 +43,7 @@ impl Pool {
     {
         match self.shared.slots.slot_in_use(worker) {
             Ok(slot) => self.shared.tasks.spawn_bound(slot.index, future),
-            Err(error) => JoinHandle::not_spawned(JoinError::Worker(error)),
+            Err(error) => JoinHandle::not_spawned(error),
         }
     }
 

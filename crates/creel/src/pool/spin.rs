@@ -145,12 +145,12 @@ fn full_ns(shared: &Shared) -> u64 {
 /// counts as 0, because it ends before the clock is read.
 fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
-    let (line, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
+    let (mailbox, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
         // Reading the clock costs about 20 ns, and so does a pause. Therefore, we check for work
         // several times in between.
         for look in 0..LOOKS {
-            if share.is_unseen(line.call()) || slot.parker.notified() {
+            if share.is_unseen(mailbox.call()) || slot.parker.notified() {
                 return (Spun::Paid, last - begin);
             }
             if look % 4 == 3 {

@@ -28,7 +28,7 @@ pub(crate) struct Pace<'a> {
     /// The quantum in nanoseconds. 0 without a throttle.
     quantum: u64,
     /// When the worker may react again, in nanoseconds of the clock.
-    line: u64,
+    next_quantum: u64,
     /// Whether the last reaction left due timers for the next turn.
     leaves_due: bool,
     /// Whether the last reaction left sockets that may be ready, so that we must ask the poller
@@ -50,7 +50,7 @@ impl<'a> Pace<'a> {
             slot,
             timers: shared.timers.at(slot.index),
             quantum,
-            line: 0,
+            next_quantum: 0,
             leaves_due: false,
             leaves_ready: false,
             busy: false,
@@ -64,10 +64,10 @@ impl<'a> Pace<'a> {
             return true;
         }
         let now = self.timers.clock().exact_nanos();
-        if now < self.line {
+        if now < self.next_quantum {
             return false;
         }
-        self.line = self.line_after(now);
+        self.next_quantum = self.quantum_after(now);
         self.busy = false;
         true
     }
@@ -113,7 +113,9 @@ impl<'a> Pace<'a> {
         let (found, notified) = if self.busy && self.quantum > 0 {
             (
                 Found::default(),
-                self.slot.parker.sleep_quantum(self.until(self.line)),
+                self.slot
+                    .parker
+                    .sleep_quantum(self.until(self.next_quantum)),
             )
         } else {
             self.sleep(watchdog)
@@ -125,7 +127,7 @@ impl<'a> Pace<'a> {
         self.slot.counters.parks.add(1);
         self.slot.counters.parked_ns.add(parked);
         if found.count > 0 {
-            self.line = self.line_after(self.timers.clock().exact_nanos());
+            self.next_quantum = self.quantum_after(self.timers.clock().exact_nanos());
             self.busy = true;
         }
         found
@@ -136,7 +138,7 @@ impl<'a> Pace<'a> {
     /// worker is in there. Also returns whether a notification ended the sleep.
     fn sleep(&self, watchdog: Option<Duration>) -> (Found, bool) {
         let deadline = self.timers.sleep_until();
-        let timeout = deadline.and_then(|deadline| self.until(self.line_at(deadline)));
+        let timeout = deadline.and_then(|deadline| self.until(self.quantum_at(deadline)));
         let alarm = self
             .spin
             .alarm()
@@ -168,14 +170,14 @@ impl<'a> Pace<'a> {
     }
 
     /// Returns the first point of the grid that is not before `nanos`.
-    fn line_at(&self, nanos: u64) -> u64 {
+    fn quantum_at(&self, nanos: u64) -> u64 {
         match self.quantum {
             0 => nanos,
             quantum => nanos.div_ceil(quantum).saturating_mul(quantum),
         }
     }
 
-    fn line_after(&self, nanos: u64) -> u64 {
-        self.line_at(nanos.saturating_add(1))
+    fn quantum_after(&self, nanos: u64) -> u64 {
+        self.quantum_at(nanos.saturating_add(1))
     }
 }

@@ -138,7 +138,7 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
         shared.slots.end_search_of(&mut search);
     }
     let looped = calls && take_part(slot, shared);
-    let urgent = run_inbox(slot, shared, &mut search);
+    let inbox = run_inbox(slot, shared, &mut search);
     // A worker with a search is not the watchdog, because it is not idle.
     let found = watchdog.check(shared, slot);
     // The worker may have left the idle state to fire timers, without a check for loops.
@@ -147,7 +147,7 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let jobs = run_jobs(slot, shared, &mut search);
     let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
-    looped || urgent || helped || jobs || tasks || reacted || found.fired
+    looped || inbox || helped || jobs || tasks || reacted || found.fired
 }
 
 /// Steals forks of other threads and runs them. Returns whether it did.
@@ -196,17 +196,17 @@ fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool
     if let Some(left) = shared.slots.leave_idle_for_code(slot) {
         *search = Some(left);
     }
-    let Some(inside) = shared.loops.shared_jobs.enter(None) else {
+    let Some(helper) = shared.loops.shared_jobs.enter(None) else {
         return false;
     };
     if let Some(search) = search.take() {
         shared.slots.idle.end_search(search);
     }
-    if inside.leaves_some() || shared.tasks.any_outside() {
+    if helper.leaves_some() || shared.tasks.any_outside() {
         shared.slots.notify_if_work();
     }
-    inside.run(|| slot.inbox.any());
-    drop(inside);
+    helper.run(|| slot.inbox.any());
+    drop(helper);
     if leaves {
         // We do this at once, because the next loop may start before this turn ends.
         shared.slots.enter_idle(slot);
@@ -282,12 +282,12 @@ fn run_inbox(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) ->
     shared.slots.end_search_of(&mut left);
     pass_on_shared_jobs(shared);
     let traced = shared.slots.tracing.begin();
-    let urgent = slot.run_inbox();
+    let inbox = slot.run_inbox();
     if leaves {
         shared.slots.enter_idle(slot);
     }
-    slot.spans.record(Doing::Inbox, traced.filter(|_| urgent));
-    urgent
+    slot.spans.record(Doing::Inbox, traced.filter(|_| inbox));
+    inbox
 }
 
 /// Fires due timers. If none are left, it also checks for ready sockets. Returns whether there were

@@ -22,19 +22,15 @@ use std::task::{Context, Poll};
 /// assert!(matches!(pool.block_on(task), Err(JoinError::Cancelled)));
 /// # Ok::<(), creel::BuildError>(())
 /// ```
+#[non_exhaustive]
 pub enum JoinError {
     /// The task's future was dropped before it was ready. Either [`JoinHandle::abort`] or an
     /// [`AbortOnDrop`] cancelled the task, or nothing could wake it any more, or its pool was
     /// dropped.
     Cancelled,
-    /// The task was not spawned, because its pool was shutting down.
-    Refused,
-    /// The task was not spawned, because the OS refused a thread. Either the pool had no thread at
-    /// all, or the worker that the task was to be bound to had none. The future was dropped.
-    NoThread(std::io::Error),
-    /// The task was not spawned, because the worker that it was to be bound to did not accept it.
-    /// The future was dropped.
-    Worker(WorkerError),
+    /// The task was not spawned. Its pool was shutting down, the OS refused a thread that the task
+    /// needed, or the pool has no worker with the index that you asked for. The future was dropped.
+    Spawn(WorkerError),
     /// The task panicked while it was polled, or while its future was dropped.
     Panicked(Panic),
 }
@@ -102,15 +98,38 @@ impl JoinError {
     pub(super) fn panicked(payload: Payload) -> Self {
         Self::Panicked(Panic(payload))
     }
+
+    /// Returns whether the task was [cancelled](Self::Cancelled).
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let task = pool.spawn(std::future::pending::<()>());
+    /// task.abort();
+    /// assert!(pool.block_on(task).unwrap_err().is_cancelled());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled)
+    }
+
+    /// Returns whether the task [panicked](Self::Panicked).
+    ///
+    /// ```
+    /// let pool = creel::Pool::builder().workers(2).build()?;
+    /// let task = pool.spawn(async { if true { panic!("on purpose") } });
+    /// assert!(pool.block_on(task).unwrap_err().is_panic());
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
+    pub fn is_panic(&self) -> bool {
+        matches!(self, Self::Panicked(_))
+    }
 }
 
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("the task was cancelled"),
-            Self::Refused => f.write_str("the pool was shutting down"),
-            Self::NoThread(error) => write!(f, "the pool has no thread for it: {error}"),
-            Self::Worker(error) => write!(f, "the task was not spawned: {error}"),
+            Self::Spawn(error) => write!(f, "the task was not spawned: {error}"),
             Self::Panicked(panic) => match panic.message() {
                 Some(text) => write!(f, "the task panicked: {text}"),
                 None => f.write_str("the task panicked"),
@@ -128,8 +147,7 @@ impl fmt::Debug for JoinError {
 impl std::error::Error for JoinError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NoThread(error) => Some(error),
-            Self::Worker(error) => Some(error),
+            Self::Spawn(error) => Some(error),
             _ => None,
         }
     }
@@ -158,7 +176,7 @@ pub struct JoinHandle<T> {
     /// never was a task.
     task: Option<Task>,
     /// The reason why there never was a task, until the handle returns it.
-    refused: Option<JoinError>,
+    refused: Option<WorkerError>,
     /// Whether the handle has put a waker into the cell and not taken it back.
     joining: bool,
     output: PhantomData<T>,
@@ -183,14 +201,8 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Creates the handle of a task that was not spawned, because the pool was shutting down or, if
-    /// there is an `error`, because the OS refused a thread.
-    pub(super) fn refused(error: Option<std::io::Error>) -> Self {
-        Self::not_spawned(error.map_or(JoinError::Refused, JoinError::NoThread))
-    }
-
     /// Creates the handle of a task that was not spawned for the given reason.
-    pub(crate) fn not_spawned(error: JoinError) -> Self {
+    pub(crate) fn not_spawned(error: WorkerError) -> Self {
         Self {
             task: None,
             refused: Some(error),
@@ -316,7 +328,7 @@ impl<T> Future for JoinHandle<T> {
         }
         if let Some(error) = self.refused.take() {
             budget::use_up(1);
-            return Poll::Ready(Err(error));
+            return Poll::Ready(Err(JoinError::Spawn(error)));
         }
         let task = self.task.expect("polled after it was ready");
         if task.state().is_complete() {

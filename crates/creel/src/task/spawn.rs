@@ -9,7 +9,7 @@ use super::slab::Heap;
 use super::state::State;
 use super::tasks::Tasks;
 use crate::sync::{Ordering, lock};
-use crate::worker::{current, slots::When};
+use crate::worker::{current, error::WorkerError, slots::When};
 use std::future::Future;
 
 /// Spawns a task on the current pool. This is the pool whose task, worker or `block_on` calls the
@@ -125,7 +125,7 @@ impl Tasks {
     ) -> JoinHandle<F::Output> {
         // While we are entered, the pool does not end. After it has ended, no thread is started.
         if !self.slots.life.enter() {
-            return JoinHandle::refused(None);
+            return JoinHandle::not_spawned(WorkerError::Ended);
         }
         let task = make(
             local::current_in(self),
@@ -139,7 +139,7 @@ impl Tasks {
             && self.outside.remove(task)
         {
             self.drop_refused(task);
-            handle = self.refused(error);
+            handle = JoinHandle::not_spawned(self.slots.refused(error));
         }
         self.slots.leave();
         handle
@@ -148,7 +148,7 @@ impl Tasks {
     /// Creates a task that only this worker's thread may run, and queues it.
     pub(crate) fn spawn_bound<F: Future>(&self, index: usize, future: F) -> JoinHandle<F::Output> {
         if !self.slots.life.enter() {
-            return JoinHandle::refused(None);
+            return JoinHandle::not_spawned(WorkerError::Ended);
         }
         let slot = self.slots.at(index);
         let alive = &self.schedulers.at(index).bound_alive;
@@ -167,17 +167,11 @@ impl Tasks {
             }
             Err(error) => {
                 alive.fetch_sub(1, Ordering::SeqCst);
-                self.refused(error)
+                JoinHandle::not_spawned(self.slots.refused(error))
             }
         };
         self.slots.leave();
         handle
-    }
-
-    /// Returns the handle of a task for which no thread could be started. The error is reported
-    /// only if the pool is not being dropped, because otherwise that is the reason.
-    fn refused<T>(&self, error: std::io::Error) -> JoinHandle<T> {
-        JoinHandle::refused((!self.slots.is_closing()).then_some(error))
     }
 
     /// Drops a task that was just created and for which no thread could be started.
@@ -199,7 +193,7 @@ impl Tasks {
 #[inline]
 fn spawn_here<F: Future>(context: LocalContext<'_>, future: F) -> JoinHandle<F::Output> {
     if context.tasks.slots.is_closing() {
-        return JoinHandle::refused(None);
+        return JoinHandle::not_spawned(WorkerError::Ended);
     }
     let task = make(
         Some(context),

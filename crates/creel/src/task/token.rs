@@ -24,8 +24,8 @@ use std::task::{Context, Poll};
 ///
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let token = CancellationToken::new();
-/// let told = token.clone();
-/// let task = pool.spawn(async move { told.run_until(std::future::pending::<()>()).await });
+/// let clone = token.clone();
+/// let task = pool.spawn(async move { clone.run_until(std::future::pending::<()>()).await });
 /// token.cancel();
 /// assert_eq!(pool.block_on(task).unwrap(), None);
 /// # Ok::<(), creel::BuildError>(())
@@ -174,11 +174,11 @@ impl CancellationToken {
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
     /// let token = creel::task::CancellationToken::new();
-    /// let told = token.clone();
+    /// let clone = token.clone();
     /// // A loop that can be ended from elsewhere.
     /// let counted = pool.spawn(async move {
     ///     let mut n = 0;
-    ///     while !told.is_cancelled() {
+    ///     while !clone.is_cancelled() {
     ///         n += 1;
     ///         creel::task::yield_now().await;
     ///     }

@@ -51,17 +51,17 @@ impl<T> PendingTimers<T> {
     ///
     /// The caller is the only writer, and all writes of a former writer happened before this call.
     #[inline]
-    pub(super) unsafe fn push(&self, note: T) -> Result<(), T> {
+    pub(super) unsafe fn push(&self, timer: T) -> Result<(), T> {
         let tail = self.tail.load(Ordering::Relaxed);
         let head = self.head.load(Ordering::Acquire);
         if tail.wrapping_sub(head) >= LEN {
-            return Err(note);
+            return Err(timer);
         }
         self.place(tail).with_mut(|place| {
             // SAFETY: validity: this is a place of the ring, which is alive, and any value may be
             // written. Aliasing: the place is before `head` plus the length, so it is empty and
             // belongs to the writer, which is the caller.
-            unsafe { place.write(MaybeUninit::new(note)) };
+            unsafe { place.write(MaybeUninit::new(timer)) };
         });
         self.tail.store(tail.wrapping_add(1), Ordering::Release);
         Ok(())

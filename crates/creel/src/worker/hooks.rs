@@ -1,19 +1,17 @@
-//! Things that a program adds to its pool: code at the start and end of each thread, the names of
-//! the threads, a function that starts them, and queues of jobs ([`Source`]).
+//! Things that a program adds to its pool: code at the start and end of each thread, a function
+//! that starts the threads, and queues of jobs ([`Source`]).
 
 use super::slots::Work;
 use std::{fmt, io, sync::Arc};
 
 type Hook = Arc<dyn Fn(usize) + Send + Sync>;
 type Starter = Arc<dyn Fn(NewThread) -> io::Result<()> + Send + Sync>;
-type Name = Arc<dyn Fn(usize) -> Option<String> + Send + Sync>;
 
 /// The code and the settings that a program adds to its pool.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) start: Option<Hook>,
     pub(crate) stop: Option<Hook>,
-    pub(crate) name: Option<Name>,
     pub(crate) starter: Option<Starter>,
     /// The queues that the program keeps for the pool.
     pub(crate) source: Option<Arc<dyn Source>>,
@@ -38,7 +36,6 @@ impl fmt::Debug for Hooks {
         f.debug_struct("Hooks")
             .field("start", &self.start.is_some())
             .field("stop", &self.stop.is_some())
-            .field("name", &self.name.is_some())
             .field("starter", &self.starter.is_some())
             .field("source", &self.source.is_some())
             .field("extra_callers", &self.extra_callers)
@@ -54,7 +51,7 @@ impl fmt::Debug for Hooks {
 /// [`PoolBuilder::start_threads_with`]: crate::PoolBuilder::start_threads_with
 pub struct NewThread {
     index: usize,
-    name: Option<String>,
+    name: String,
     stack_size: Option<usize>,
     run: Box<dyn FnOnce() + Send>,
 }
@@ -62,7 +59,7 @@ pub struct NewThread {
 impl NewThread {
     pub(crate) fn new(
         index: usize,
-        name: Option<String>,
+        name: String,
         stack_size: Option<usize>,
         run: impl FnOnce() + Send + 'static,
     ) -> Self {
@@ -82,8 +79,8 @@ impl NewThread {
 
     /// Returns the name that the thread should have.
     #[must_use]
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Returns the stack size in bytes that the thread should have. `None` means the default.

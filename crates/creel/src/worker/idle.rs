@@ -444,8 +444,8 @@ impl Idle {
             // A listed worker is the better watchdog, because it can take tasks at once. A leased
             // worker cannot.
             let listed = state.list.iter().copied().find(|slot| sleeps(*slot));
-            let lent = || (0..state.slots).filter(idle).find(|slot| sleeps(*slot));
-            if let Some(slot) = listed.or_else(lent) {
+            let leased = || (0..state.slots).filter(idle).find(|slot| sleeps(*slot));
+            if let Some(slot) = listed.or_else(leased) {
                 state.watchdog = Some(slot);
                 return Appointed::WorkerSlot(slot);
             }
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watch_is_called_last_and_names_no_one_by_itself() {
+    fn the_watchdog_is_notified_last_and_appoints_no_successor_by_itself() {
         let idle = Idle::new(3);
         assert!(!idle.needs_watchdog(), "nobody works");
         idle.leave(0);
@@ -615,14 +615,17 @@ mod tests {
         assert!(arrive(&idle, 1).was_watchdog, "it has to name the next");
         idle.enter(1);
         assert!(idle.needs_watchdog());
-        assert!(idle.try_become_watchdog(1), "who goes to sleep is it");
+        assert!(
+            idle.try_become_watchdog(1),
+            "a worker that goes to sleep becomes the watchdog"
+        );
         assert!(!idle.resign(1), "somebody works");
         [0, 2].iter().for_each(|slot| idle.enter(*slot));
         assert!(idle.resign(1));
     }
 
     #[test]
-    fn a_lent_slot_is_not_called_and_may_be_relieved() {
+    fn a_leased_slot_is_not_notified_and_may_be_revoked() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         assert!(!idle.any_listed() && !idle.may_run_tasks(0));
@@ -634,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_given_back_before_its_borrower_is_relieved_is_listed_once() {
+    fn a_slot_that_was_returned_before_its_lease_is_revoked_is_listed_once() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         idle.return_lease(lease);
@@ -644,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_has_arrived_or_is_another_cannot_be_given_up() {
+    fn a_notification_that_has_arrived_or_is_another_cannot_be_cancelled() {
         let idle = Idle::new(2);
         let first = idle
             .notify_one(1, None, idle.begin_search().unwrap())

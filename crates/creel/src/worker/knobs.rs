@@ -81,7 +81,7 @@ pub enum Balance {
     Shared,
 }
 
-/// The error of parsing a [`Wait`] or [`Balance`]. Its message contains the text and what would be
+/// The error of parsing a [`Wait`], a [`Balance`] or an [`Observe`](crate::Observe). Its message contains the text and what would be
 /// accepted.
 ///
 /// ```
@@ -92,6 +92,13 @@ pub enum Balance {
 pub struct ParseKnobError {
     text: String,
     expected: &'static str,
+}
+
+impl ParseKnobError {
+    pub(crate) fn new(text: &str, expected: &'static str) -> Self {
+        let text = text.into();
+        Self { text, expected }
+    }
 }
 
 impl fmt::Display for ParseKnobError {
@@ -129,10 +136,7 @@ impl FromStr for Wait {
             Some(("throttle", time)) => parse_time(time).map(Wait::Throttle),
             _ => None,
         };
-        wait.ok_or_else(|| ParseKnobError {
-            text: text.into(),
-            expected: WAITS,
-        })
+        wait.ok_or_else(|| ParseKnobError::new(text, WAITS))
     }
 }
 
@@ -155,10 +159,7 @@ impl FromStr for Balance {
             "fixed" => Ok(Balance::Fixed),
             "sticky" => Ok(Balance::Sticky),
             "shared" => Ok(Balance::Shared),
-            _ => Err(ParseKnobError {
-                text: text.into(),
-                expected: BALANCES,
-            }),
+            _ => Err(ParseKnobError::new(text, BALANCES)),
         }
     }
 }

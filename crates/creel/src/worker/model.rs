@@ -211,13 +211,13 @@ impl Counted {
     }
 
     /// Searches as a worker does that runs out of tasks and has not been notified.
-    fn search_uncalled(&self) {
+    fn search_unnotified(&self) {
         if let Some(search) = self.idle.begin_search() {
             self.search(search);
         }
     }
 
-    fn call(&self) {
+    fn notify(&self) {
         if let Some(search) = self.idle.begin_search()
             && let Err(search) = self.idle.notify_one(0, None, search)
         {
@@ -240,7 +240,7 @@ impl Counted {
         if let Some(search) = self.idle.leave(slot).search {
             self.search(search);
         }
-        self.search_uncalled();
+        self.search_unnotified();
         self.idle.enter(slot);
     }
 }
@@ -253,13 +253,13 @@ fn a_notification_that_is_given_up_leaves_one_search() {
         let idle = Idle::new(1);
         let searchers = AtomicUsize::new(0);
         let counted = Arc::new(Counted { idle, searchers });
-        counted.call();
+        counted.notify();
         let other = |f: fn(&Counted)| {
             let counted = Arc::clone(&counted);
             thread::spawn(move || f(&counted))
         };
         let threads = [other(|counted| counted.work(0)), other(Counted::give_up)];
-        counted.call();
+        counted.notify();
         for thread in threads {
             thread.join().expect("no panic");
         }

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_is_told_of_that_came_while_the_poller_was_taken() {
+    fn a_wake_that_came_while_the_poller_was_taken_is_kept() {
         let parker = Parker::new(Arc::new(Nobody));
         assert!(!parker.poll(|| ()));
         assert!(parker.poll(|| {

@@ -83,7 +83,7 @@ impl Drop for WaitOnDrop {
 ///
 /// Resumes the first panic of the jobs in that order, or otherwise that of `send`, after all jobs
 /// have ended.
-pub(crate) fn lend<'a, F, R>(works: Vec<F>, mut send: impl FnMut(usize, Job)) -> Vec<R>
+pub(crate) fn run<'a, F, R>(works: Vec<F>, mut send: impl FnMut(usize, Job)) -> Vec<R>
 where
     F: FnOnce() -> R + Send + 'a,
     R: Send + 'a,

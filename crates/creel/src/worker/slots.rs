@@ -239,20 +239,13 @@ impl WorkerSlots {
             if !self.life.enter() {
                 return Err(closing());
             }
-            let name = match &self.hooks.name {
-                Some(name) => name(index),
-                None => Some(format!("{}-{index}", self.name)),
-            };
-            let name = name.map(|name| name.replace('\0', ""));
+            let name = format!("{}-{index}", self.name).replace('\0', "");
             if let Some(starter) = &self.hooks.starter {
                 let serves = Unstarted(Some(serves));
                 let run = move || serves.serve(index);
                 return starter(NewThread::new(index, name, self.stack_size, run)).map(|()| None);
             }
-            let mut thread = thread::Builder::new();
-            if let Some(name) = name {
-                thread = thread.name(name);
-            }
+            let mut thread = thread::Builder::new().name(name);
             if let Some(bytes) = self.stack_size {
                 thread = thread.stack_size(bytes);
             }

@@ -160,9 +160,9 @@ pub struct WorkerStats {
     /// its workers runs other code, and loops that only one worker may run (for example on a pool
     /// with one worker, or on an adaptive pool with one CPU).
     pub loop_items: u64,
-    /// The number of pieces of loops that the worker ran, that is, how often it fetched items.
-    pub loop_pieces: u64,
-    /// The number of these pieces that the worker took from another worker's share. The pieces that
+    /// The number of blocks of loops that the worker ran, that is, how often it fetched items.
+    pub loop_blocks: u64,
+    /// The number of these blocks that the worker took from another worker's share. The blocks that
     /// a loop's caller takes at the end, because nobody has claimed them, do not count.
     pub steals: u64,
     /// The number of times that the worker spun to wait for work.
@@ -187,7 +187,7 @@ impl Counters {
             parks: self.parks.get(),
             parked: Duration::from_nanos(self.parked_ns.get()),
             loop_items: in_loops(|counters| &counters.units),
-            loop_pieces: in_loops(|counters| &counters.blocks),
+            loop_blocks: in_loops(|counters| &counters.blocks),
             steals: in_loops(|counters| &counters.steals),
             spins: self.spins.get(),
             spun: Duration::from_nanos(self.spun_ns.get()),

@@ -35,6 +35,7 @@ use crate::types::{CpuSet, Error};
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Placement {
     /// Lets workers run on any allowed PU. The OS moves them as it likes.
     #[default]

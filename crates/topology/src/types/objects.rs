@@ -15,6 +15,7 @@ use super::cpuset::CpuSet;
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Package {
     /// The number that the system gives it, if any.
     pub os_index: Option<usize>,
@@ -33,6 +34,7 @@ pub struct Package {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Die {
     /// The number that the system gives it, if any.
     pub os_index: Option<usize>,
@@ -50,6 +52,7 @@ pub struct Die {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NumaNode {
     /// The number that the system gives it. There may be gaps between the numbers.
     pub os_index: usize,
@@ -93,6 +96,7 @@ pub enum CacheKind {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cache {
     /// The level from 1 to 8. Level 1 is nearest to the core.
     pub level: u8,
@@ -114,6 +118,7 @@ pub struct Cache {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Core {
     /// The PUs as the kernel lists them. This is the only set that may contain offline PUs, because
     /// some kernels still report the core of an offline PU.
@@ -133,6 +138,7 @@ pub struct Core {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Kind {
     /// The rank by speed. Rank 0 is the slowest kind, and the last rank is the fastest.
     pub rank: usize,
@@ -152,6 +158,7 @@ pub struct Kind {
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum KindSource {
     /// The lists of the hybrid PMUs: `sys/devices/cpu_core/cpus`, `cpu_atom/cpus` and
     /// `cpu_lowpower/cpus`.

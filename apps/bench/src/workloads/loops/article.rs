@@ -136,10 +136,10 @@ where
         let share = work.items.len().div_ceil(worker_cpus.len()).max(1);
         let shares = work.items.chunks(share).map(<[u64]>::to_vec);
         let sides: Vec<Side> = worker_cpus.iter().cloned().zip(shares).collect();
-        let side = |(seat, share): &mut Side| {
-            if let Some(seat) = seat.take() {
+        let side = |(mask, share): &mut Side| {
+            if let Some(mask) = mask.take() {
                 // If the system refuses, the thread runs unpinned.
-                let _ = affinity::set(&seat);
+                let _ = affinity::set(&mask);
             }
             share.iter_mut().for_each(&work.each);
         };

@@ -32,13 +32,13 @@ def uxsim(folder, threads):
     begun = time.perf_counter()
     world.exec_simulation()
     seconds = time.perf_counter() - begun
-    told = world.analyzer.basic_to_pandas().iloc[0]
-    trips = int(told["completed_trips"])
+    stats = world.analyzer.basic_to_pandas().iloc[0]
+    trips = int(stats["completed_trips"])
     # UXsim does not report the distance, so use the length of the quickest routes.
     return {
         "seconds": seconds,
         "trips": trips,
-        "vehicle_seconds": float(told["total_travel_time"]),
+        "vehicle_seconds": float(stats["total_travel_time"]),
         "metres": city["metres"] * trips / len(city["trips"]),
     }
 
@@ -58,11 +58,11 @@ def sumo(folder, threads):
         "--time-to-teleport", "300", "--xml-validation", "never",
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    told = xml.parse(statistics).getroot()
+    root = xml.parse(statistics).getroot()
     os.remove(statistics)
-    trips = told.find("vehicleTripStatistics").attrib
+    trips = root.find("vehicleTripStatistics").attrib
     count = int(trips["count"])
-    begin, end = (float(told.find("performance").get(name)) for name in ("clockBegin", "clockEnd"))
+    begin, end = (float(root.find("performance").get(name)) for name in ("clockBegin", "clockEnd"))
     return {
         "seconds": end - begin,
         "trips": count,

@@ -203,7 +203,12 @@ fn async_broadcast_delivers_each_message_to_every_receiver() {
     on_pools(|pool| {
         let (tx, rx) = async_broadcast::broadcast(3);
         let receiving: Vec<_> = (0..4)
-            .map(|_| pool.spawn(rx.clone().fold(0, |sum, number: u64| future::ready(sum + number))))
+            .map(|_| {
+                pool.spawn(
+                    rx.clone()
+                        .fold(0, |sum, number: u64| future::ready(sum + number)),
+                )
+            })
             .collect();
         drop(rx);
         pool.block_on(async move {

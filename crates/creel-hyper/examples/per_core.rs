@@ -18,6 +18,8 @@ pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
     let servers = PerCore::bind(address.parse()?, &pools)?;
     println!("http://{}", servers.local_addr()?);
     let server = |listener| creel_hyper::serve(listener, service_fn(hello));
-    pools[0].block_on(servers.until(creel::signal::ctrl_c(), server));
+    // This thread only waits, because it belongs to none of the pools that serve.
+    let main = creel::Pool::builder().workers(1).build()?;
+    main.block_on(servers.until(creel::signal::ctrl_c(), server));
     Ok(())
 }

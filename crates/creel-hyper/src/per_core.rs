@@ -46,7 +46,8 @@ use crate::Serve;
 /// let pools = PerCore::pools(2)?;
 /// let servers = PerCore::bind("127.0.0.1:0".parse()?, &pools)?;
 /// let stop = async {}; // for example `creel::signal::ctrl_c()`
-/// pools[0].block_on(servers.until(stop, |listener| {
+/// let main = creel::Pool::builder().workers(1).build()?;
+/// main.block_on(servers.until(stop, |listener| {
 ///     let service = service_fn(async |_: Request<Incoming>| {
 ///         Ok::<_, Infallible>(Response::new("hello".to_owned()))
 ///     });
@@ -107,7 +108,8 @@ impl PerCore {
     /// [`Serve::until`]. `server` creates the server for each pool from its listener. Limits such as
     /// [`most_connections`](Serve::most_connections) apply to each pool on its own.
     ///
-    /// You may await it on any pool.
+    /// Await it on another pool. A caller of `block_on` runs tasks of its pool as well, so with one
+    /// of these pools it would take connections away from the pool's worker.
     ///
     /// # Panics
     ///

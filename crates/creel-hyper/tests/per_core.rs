@@ -74,7 +74,8 @@ fn connections_stay_with_the_worker_that_accepted_them() {
         }
         of_worker.into_values().collect::<Vec<_>>()
     });
-    pools[0].block_on(servers.until(stopped, |listener| serve(listener, service_fn(thread_name))));
+    let main = creel::Pool::builder().workers(1).build().unwrap();
+    main.block_on(servers.until(stopped, |listener| serve(listener, service_fn(thread_name))));
     let used = client.join().unwrap();
     assert!(used.iter().all(|worker| workers.contains(worker)));
     // The kernel chooses by a hash of the ports. That it chooses one listener for all connections is
@@ -90,8 +91,9 @@ fn a_panic_of_one_server_ends_all() {
     let servers = PerCore::bind("127.0.0.1:0".parse().unwrap(), &pools).unwrap();
     let address = servers.local_addr().unwrap();
     let client = thread::spawn(move || drop(connect(address)));
+    let main = creel::Pool::builder().workers(1).build().unwrap();
     let run = || {
-        pools[0].block_on(servers.until(std::future::pending::<()>(), |listener| {
+        main.block_on(servers.until(std::future::pending::<()>(), |listener| {
             serve(listener, service_fn(thread_name)).on_event(|event| {
                 if let Event::Ended(End::Done) = event {
                     panic!("on purpose");

@@ -51,7 +51,7 @@ impl<S: Connection> Write for Io<S> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.0.shutdown(Shutdown::Write) {
+        match self.0.shutdown_with(Shutdown::Write) {
             // The other side has already closed the connection.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),

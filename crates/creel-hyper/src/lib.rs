@@ -23,6 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! On one pool, idle workers take over requests that wait behind slow ones. [`PerCore`] is the
+//! alternative: one listener per core, and connections that stay with their worker.
+//!
 //! With the feature `http2` the server also supports HTTP/2, which gRPC needs.
 //!
 //! We left out a client with a connection pool, because it belongs to a crate of its own, and the
@@ -41,6 +44,8 @@ mod io;
 #[cfg(feature = "server")]
 mod peer;
 #[cfg(feature = "server")]
+mod per_core;
+#[cfg(feature = "server")]
 mod serve;
 #[cfg(feature = "server")]
 mod server_io;
@@ -54,6 +59,8 @@ pub use executor::Executor;
 pub use io::{FuturesIo, Io};
 #[cfg(feature = "server")]
 pub use peer::Peer;
+#[cfg(feature = "server")]
+pub use per_core::PerCore;
 #[cfg(feature = "server")]
 pub use serve::{NoHandshake, Serve, serve};
 pub use timer::Timer;

@@ -31,6 +31,8 @@ mod axum_app;
 mod axum_websocket;
 #[path = "../examples/grpc.rs"]
 mod grpc;
+#[path = "../examples/per_core.rs"]
+mod per_core;
 #[path = "../../creel/tests/retry/mod.rs"]
 mod retry;
 #[path = "../examples/server.rs"]
@@ -54,6 +56,7 @@ fn example() {
         "axum" => axum_app::main(),
         "axum_websocket" => axum_websocket::main(),
         "grpc" => grpc::main(),
+        "per_core" => per_core::main(),
         "server" => server::main(),
         "tls_proxy" => tls_proxy::main(),
         "websocket" => websocket::main(),
@@ -140,7 +143,13 @@ fn on_a_pool<T>(client: impl Future<Output = T>) -> T {
 
 #[test]
 fn a_server_answers_and_shuts_down() {
-    let server = Running::start("server");
+    for example in ["server", "per_core"] {
+        answers_and_shuts_down(example);
+    }
+}
+
+fn answers_and_shuts_down(example: &str) {
+    let server = Running::start(example);
     assert!(server.get("/there").ends_with("\r\n\r\nhello, /there\n"));
     let mut kept = server.connect();
     kept.write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")

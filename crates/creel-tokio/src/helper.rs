@@ -130,6 +130,14 @@ impl Tokio {
         self.shared.handle.enter()
     }
 
+    /// Enters the context for a destructor. Returns `None` if that is not possible any more.
+    pub(crate) fn enter_to_drop(&self) -> Option<EnterGuard<'_>> {
+        // tokio keeps its context in a thread-local variable. If the thread is ending and has
+        // already dropped this variable, entering would panic.
+        let is_gone = Handle::try_current().is_err_and(|e| e.is_thread_local_destroyed());
+        (!is_gone).then(|| self.enter())
+    }
+
     /// Returns the handle of the runtime.
     pub fn handle(&self) -> &Handle {
         &self.shared.handle

@@ -32,16 +32,29 @@
 //! |---|---|
 //! | the future, and everything that it awaits | on the workers of the pool |
 //! | sockets, timers, signals and child processes of tokio | the worker makes the system calls. The helper thread waits for events and wakes the task |
-//! | `creel_tokio::spawn`, and `creel::task::spawn` of a [`with_tokio`] | on the workers of the pool |
+//! | [`creel_tokio::spawn`](spawn), [`Executor`], and `creel::task::spawn` of a [`with_tokio`] | on the workers of the pool |
+//! | [`creel_tokio::spawn_blocking`](spawn_blocking) | on Creel's threads for blocking calls |
 //! | `tokio::spawn`, `tokio::task::JoinSet` | **on the helper thread**, together with all other such tasks of the process |
 //! | `spawn_blocking`, `tokio::fs`, tokio's name lookups | on threads of tokio: at most 512, each of which ends after 10 idle seconds |
 //! | `block_in_place` | the closure runs on the worker. Other workers take over the tasks that wait behind it |
 //! | `block_in_place` inside `tokio::spawn` | panics, because the helper's runtime has a single thread |
 //!
-//! tokio has no supported way to redirect `tokio::spawn` to another executor. In your own code, use
-//! [`spawn`] instead. However, some crates spawn internally. For example, reqwest runs each HTTP
-//! connection as a task of its own, so the helper thread parses the answers and decrypts TLS. This
-//! matters in two cases:
+//! # `tokio::spawn` and `spawn_blocking`
+//!
+//! These two functions cannot be redirected to a pool. tokio has no hook for it: a handle always
+//! leads to one of tokio's own schedulers, and their threads belong to tokio. `LocalSet` only
+//! redirects `spawn_local`. Therefore you have these choices:
+//!
+//! | the task is spawned by | use |
+//! |---|---|
+//! | your own code | [`spawn`] and [`spawn_blocking`] |
+//! | a crate that accepts an executor: hyper, hyper-util's client, tonic's client | [`Executor`] |
+//! | a server for hyper, axum or tonic | `creel_hyper::serve`, whose connections are tasks of the pool. Wrap the service in `TokioService` if its handlers need tokio |
+//! | a crate that calls `tokio::spawn` itself: reqwest, sqlx, redis | nothing. The task runs on the helper thread |
+//!
+//! In the last case, for example, reqwest runs each HTTP connection as a task of its own, so the
+//! helper thread parses the answers and decrypts TLS. The future that awaits the answer still runs
+//! on your pool. This matters in two cases:
 //!
 //! - **Throughput.** All tasks that other crates spawn share one core. If this limits your program,
 //!   pass your own multi-threaded tokio runtime to [`Tokio::from_handle`].
@@ -76,18 +89,28 @@
 //! - Sockets and timers of tokio belong to the helper that created them. If you created a [`Tokio`]
 //!   of your own, its sockets return errors after it has ended.
 //!
-//! # Features of tokio
+//! # Features
+//!
+//! The feature `hyper` of this crate implements hyper's trait for [`Executor`], and adds
+//! `TokioService`.
 //!
 //! The helper drives I/O and time if the features `net` and `time` of tokio are enabled. The crates
 //! that need them enable them. In your own code, add the features to your dependency on tokio.
 #![forbid(unsafe_code)]
 
+mod executor;
 mod helper;
+#[cfg(feature = "hyper")]
+mod service;
 mod with_tokio;
 
+pub use executor::Executor;
 pub use helper::Tokio;
+#[cfg(feature = "hyper")]
+pub use service::{TokioBody, TokioResponse, TokioService};
 pub use with_tokio::WithTokio;
 
+use creel::Blocking;
 use creel::task::JoinHandle;
 use std::future::Future;
 
@@ -145,6 +168,35 @@ where
     F::Output: Send + 'static,
 {
     creel::task::spawn(with_tokio(future))
+}
+
+/// Calls `work` on one of Creel's threads for blocking calls, inside tokio's context. Use it in place
+/// of `tokio::task::spawn_blocking`. It is short for [`creel::blocking`], and `Handle::current`
+/// works in the closure.
+///
+/// There are two differences to tokio. If you drop the future, a call that has not started is
+/// skipped. If the closure panics, awaiting the future resumes the panic.
+///
+/// # Panics
+///
+/// Panics in the same cases as [`creel::blocking`] and [`with_tokio`].
+///
+/// ```
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// let sum = creel_tokio::spawn_blocking(|| {
+///     let handle = tokio::runtime::Handle::current();
+///     handle.block_on(async { 3 + 4 })
+/// });
+/// assert_eq!(pool.block_on(sum), 7);
+/// # Ok::<(), creel::BuildError>(())
+/// ```
+#[track_caller]
+pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
+    let tokio = Tokio::global();
+    creel::blocking(move || {
+        let _entered = tokio.enter();
+        work()
+    })
 }
 
 #[cfg(doctest)]

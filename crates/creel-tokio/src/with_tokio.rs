@@ -6,7 +6,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use tokio::runtime::Handle;
 
 pin_project! {
     /// The future that [`with_tokio`](crate::with_tokio) and [`Tokio::wrap`] return.
@@ -28,10 +27,7 @@ pin_project! {
             if this.future.is_none() {
                 return;
             }
-            // tokio keeps its context in a thread-local variable. If the thread is ending and has
-            // already dropped this variable, entering would panic.
-            let is_gone = Handle::try_current().is_err_and(|e| e.is_thread_local_destroyed());
-            let _entered = (!is_gone).then(|| this.tokio.enter());
+            let _entered = this.tokio.enter_to_drop();
             this.future.set(None);
         }
     }

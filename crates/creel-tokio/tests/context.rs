@@ -268,3 +268,36 @@ fn many_tasks_of_two_pools_share_the_helper() {
     });
     assert_eq!(done.load(Ordering::Relaxed), 2000);
 }
+
+#[test]
+fn spawn_blocking_uses_threads_of_creel_inside_tokios_context() {
+    let pool = pool(1);
+    let (thread, runtime) = pool.block_on(creel_tokio::spawn_blocking(|| {
+        let name = thread::current().name().map(str::to_owned);
+        (name, Handle::current().id())
+    }));
+    assert_eq!(runtime, Tokio::global().handle().id());
+    let of_creel = || thread::current().name().map(str::to_owned);
+    assert_eq!(thread, pool.block_on(creel::blocking(of_creel)));
+}
+
+#[test]
+fn an_executor_spawns_from_any_thread_and_drops_futures_after_its_pool() {
+    let pool = pool(1);
+    let worker = pool.run_on(0, || thread::current().id()).unwrap();
+    let executor = creel_tokio::Executor::new(&pool);
+    let (sender, threads) = mpsc::channel::<ThreadId>();
+    let of_thread = executor.clone();
+    let spawned = thread::spawn(move || {
+        of_thread.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            sender.send(thread::current().id()).unwrap();
+        });
+    });
+    spawned.join().unwrap();
+    assert_eq!(threads.recv_timeout(HANG_TIMEOUT), Ok(worker));
+    drop(pool);
+    let (dropped, was_dropped) = dropped();
+    executor.spawn(async move { drop(dropped) });
+    assert!(was_dropped.recv_timeout(HANG_TIMEOUT).unwrap());
+}

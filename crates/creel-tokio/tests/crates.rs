@@ -2,18 +2,21 @@
 #![cfg(unix)]
 
 use std::convert::Infallible;
-use std::future::IntoFuture;
+use std::future::{Future, IntoFuture};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use creel::Pool;
 use creel::net::TcpListener;
-use creel_tokio::with_tokio;
+use creel_tokio::{Tokio, with_tokio};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response, service::service_fn};
+use hyper_util::client::legacy::Client;
 use redis::AsyncCommands;
 
 /// The timeout of all waits. Only a hang takes this long.
@@ -86,6 +89,83 @@ fn reqwest_reports_a_timeout() {
         request.timeout(Duration::from_millis(20)).send().await
     });
     assert!(pool.block_on(answer).unwrap_err().is_timeout());
+}
+
+/// Sends requests with the client of hyper-util, and returns the number of tasks of `tokio::spawn`
+/// that are alive while its connections are open.
+fn tasks_of_a_client<E>(pool: &Pool, tokio: &Tokio, executor: E) -> usize
+where
+    E: hyper::rt::Executor<BoxedFuture> + Clone + Send + Sync + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}/path", listener.local_addr().unwrap());
+    let server = pool.spawn(creel_hyper::serve(listener, service_fn(echo)).into_future());
+    let client = Client::builder(executor).build_http::<String>();
+    let alive = pool.block_on(tokio.wrap(async {
+        for _ in 0..20 {
+            let answer = client.get(url.parse().unwrap()).await.unwrap();
+            let body = answer.into_body().collect().await.unwrap();
+            assert_eq!(body.to_bytes(), "/path 0");
+        }
+        tokio.handle().metrics().num_alive_tasks()
+    }));
+    server.abort();
+    alive
+}
+
+type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[test]
+fn a_client_with_our_executor_spawns_nothing_on_the_helper_thread() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let tokio = Tokio::new().unwrap();
+    let ours = creel_tokio::Executor::with_tokio(&pool, &tokio);
+    assert_eq!(tasks_of_a_client(&pool, &tokio, ours), 0);
+    let theirs = hyper_util::rt::TokioExecutor::new();
+    assert_ne!(tasks_of_a_client(&pool, &tokio, theirs), 0);
+}
+
+#[test]
+fn a_service_answers_and_streams_inside_tokios_context() {
+    let pool = Pool::builder().workers(2).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    // The function creates the first timer before it returns its future. The body creates another
+    // one when it is polled.
+    let service = service_fn(|_: Request<Incoming>| {
+        let slept = tokio::time::sleep(Duration::from_millis(1));
+        async move {
+            slept.await;
+            Ok::<_, Infallible>(Response::new(SlowBody(None)))
+        }
+    });
+    let service = creel_tokio::TokioService::new(service);
+    let server = pool.spawn(creel_hyper::serve(listener, service).into_future());
+    let text = with_tokio(async { reqwest::get(url).await?.text().await });
+    assert_eq!(pool.block_on(text).unwrap(), "slow");
+    server.abort();
+}
+
+/// A body that waits for a timer of tokio before its only frame.
+struct SlowBody(Option<Pin<Box<tokio::time::Sleep>>>);
+
+impl hyper::body::Body for SlowBody {
+    type Data = hyper::body::Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
+        let is_first = self.0.is_none();
+        let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(1)));
+        let slept = self.0.get_or_insert_with(sleep);
+        if slept.is_elapsed() && !is_first {
+            return Poll::Ready(None);
+        }
+        let slept = slept.as_mut().poll(cx);
+        slept.map(|()| Some(Ok(Frame::data(hyper::body::Bytes::from_static(b"slow")))))
+    }
 }
 
 #[test]

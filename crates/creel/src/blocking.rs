@@ -16,6 +16,7 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::ptr;
@@ -209,8 +210,20 @@ fn call<T: Send + 'static>(kind: Kind, work: impl FnOnce() -> T + Send + 'static
             waker.wake();
         }
     });
-    submit(kind, job);
+    if let Err(error) = submit(kind, job) {
+        panic!("cannot start a thread for blocking calls: {error}");
+    }
     Blocking { call }
+}
+
+/// Calls `work` on a thread for blocking calls, without a future for its result.
+///
+/// # Errors
+///
+/// If the system refuses a thread and no thread for such calls exists yet. `work` is then dropped.
+#[cfg(all(unix, feature = "net"))]
+pub(crate) fn detached(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    submit(Kind::Call, Box::new(work))
 }
 
 /// The future that [`blocking`] returns. It panics if it is polled again after it was ready.
@@ -264,10 +277,11 @@ impl<T> fmt::Debug for Blocking<T> {
     }
 }
 
-#[track_caller]
-fn submit(kind: Kind, job: Job) {
+/// Queues a job, and starts a thread for it if necessary.
+fn submit(kind: Kind, job: Job) -> io::Result<()> {
     if !HAS_THREADS {
-        return job();
+        job();
+        return Ok(());
     }
     let lane = line().lane(kind);
     let mut calls = lock(&lane.calls);
@@ -275,10 +289,10 @@ fn submit(kind: Kind, job: Job) {
     // Free threads may be on their way to the other calls in the queue, one to each.
     if calls.free >= calls.waiting.len() {
         lane.came.notify_one();
-        return;
+        return Ok(());
     }
     if calls.threads >= kind.threads_max() {
-        return;
+        return Ok(());
     }
     calls.threads += 1;
     drop(calls);
@@ -292,9 +306,10 @@ fn submit(kind: Kind, job: Job) {
             let given_up = std::mem::take(&mut calls.waiting);
             drop(calls);
             drop(given_up);
-            panic!("cannot start a thread for blocking calls: {error}");
+            return Err(error);
         }
     }
+    Ok(())
 }
 
 /// The body of a thread.

@@ -57,7 +57,7 @@
 //! | a buffer per worker, or messages between items | [`Scratch`], [`Outbox`] |
 //! | futures, their handles, and timers | `task`, `time` |
 //! | channels | `channel` |
-//! | sockets and signals | `net`, `signal` |
+//! | sockets, signals and child processes | `net`, `signal`, `process` |
 //! | functions that block, such as file access | `blocking` |
 //! | how workers wait, and how loops are balanced | [`Wait`], [`Balance`] |
 //! | which cores the workers run on | [`Placement`] |
@@ -70,9 +70,10 @@
 //! | feature | default? | adds |
 //! |---|---|---|
 //! | `macros` | yes | the attributes [`macro@main`] and [`macro@test`]. It enables `tasks`. |
-//! | `net` | yes | sockets, signals and [`Pool::observe`]. It enables `tasks`. |
+//! | `net` | yes | sockets, signals, child processes and [`Pool::observe`]. It enables `tasks`. |
 //! | `tasks` | yes, through `net` | tasks, timers, channels and blocking calls |
 //! | `futures-io` | no | the I/O traits of the `futures-io` crate for streams |
+//! | `stream` | no | the traits `Stream` and `Sink` of the crates `futures-core` and `futures-sink` for channels, intervals, listeners and sets of tasks |
 //! | `tokio-io` | no | the I/O traits of the `tokio` crate for streams. You need no tokio runtime. |
 //!
 //! If your program only runs loops, use `default-features = false`. Creel then builds in a third of
@@ -121,6 +122,8 @@ pub mod net;
 #[path = "net/disabled.rs"]
 mod net;
 mod pool;
+#[cfg(all(unix, feature = "net"))]
+pub mod process;
 #[cfg(all(unix, feature = "net"))]
 pub mod signal;
 mod sync;

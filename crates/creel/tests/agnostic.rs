@@ -168,3 +168,88 @@ fn tokio_sync_without_its_runtime() {
         pool.block_on(task).unwrap();
     });
 }
+
+#[test]
+fn unbounded_channels_of_other_crates() {
+    on_pools(|pool| {
+        let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+        let (other_tx, other_rx) = async_channel::unbounded();
+        let sending: Vec<_> = (0..TASKS)
+            .map(|number| {
+                let (tx, other_tx) = (tx.clone(), other_tx.clone());
+                pool.spawn(async move {
+                    task::yield_now().await;
+                    tx.send(number).unwrap();
+                    other_tx.send(number).await.unwrap();
+                })
+            })
+            .collect();
+        drop((tx, other_tx));
+        let receiving = pool.spawn(async move {
+            let mut sum = 0;
+            while let Some(number) = rx.recv().await {
+                sum += number;
+            }
+            sum
+        });
+        let other = pool.block_on(other_rx.fold(0, |sum, number| future::ready(sum + number)));
+        assert_eq!((pool.block_on(receiving).unwrap(), other), (SUM, SUM));
+        pool.block_on(future::join_all(sending));
+    });
+}
+
+#[test]
+fn async_broadcast_delivers_each_message_to_every_receiver() {
+    on_pools(|pool| {
+        let (tx, rx) = async_broadcast::broadcast(3);
+        let receiving: Vec<_> = (0..4)
+            .map(|_| {
+                pool.spawn(
+                    rx.clone()
+                        .fold(0, |sum, number: u64| future::ready(sum + number)),
+                )
+            })
+            .collect();
+        drop(rx);
+        pool.block_on(async move {
+            for number in 0..TASKS {
+                tx.broadcast(number).await.unwrap();
+            }
+        });
+        for sum in pool.block_on(future::join_all(receiving)) {
+            assert_eq!(sum.unwrap(), SUM);
+        }
+    });
+}
+
+#[test]
+fn async_lock_between_tasks() {
+    use async_lock::{Barrier, Mutex, OnceCell, RwLock, Semaphore};
+    on_pools(|pool| {
+        let shared = Arc::new((
+            Mutex::new(0),
+            RwLock::new(0),
+            Semaphore::new(2),
+            Barrier::new(4),
+            OnceCell::new(),
+        ));
+        let tasks: Vec<_> = (0..TASKS)
+            .map(|number| {
+                let shared = Arc::clone(&shared);
+                pool.spawn(async move {
+                    let (sum, other_sum, few, barrier, once) = &*shared;
+                    barrier.wait().await;
+                    let _one_of_two = few.acquire().await;
+                    *sum.lock().await += number;
+                    *other_sum.write().await += number;
+                    let first = async { task::yield_now().await };
+                    once.get_or_init(|| first).await;
+                    *other_sum.read().await
+                })
+            })
+            .collect();
+        pool.block_on(future::join_all(tasks));
+        assert_eq!(*pool.block_on(shared.0.lock()), SUM);
+        assert_eq!(*pool.block_on(shared.1.read()), SUM);
+    });
+}

@@ -151,7 +151,7 @@ fn halves_and_unix_sockets_carry_a_megabyte_both_ways() {
         let expected = sent.clone();
         let writing = task::spawn(async move {
             writer.write_all(&sent).await.unwrap();
-            writer.shutdown(std::net::Shutdown::Write).unwrap();
+            writer.shutdown_with(std::net::Shutdown::Write).unwrap();
         });
         assert!(read_all(&client).await == expected);
         writing.await.unwrap();

@@ -8,13 +8,14 @@ use std::{
 
 /// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
 /// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("sync", &[]),
     ("blocking", &["worker"]),
     ("worker", &[]),
     ("time", &["worker"]),
     ("net", &["blocking", "worker", "time"]),
     ("signal", &["net"]),
+    ("process", &["blocking", "net", "signal"]),
     ("loops/protocol", &["worker"]),
     ("task", &["worker", "time"]),
     ("channel", &["worker", "task"]),

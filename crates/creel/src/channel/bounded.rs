@@ -20,6 +20,12 @@
 //! We leave out unbounded capacity, and selecting over several channels. Use combinators of futures
 //! for that. For example, poll the futures of two `recv` calls in one `poll_fn`.
 
+#[cfg(feature = "stream")]
+mod stream;
+
+#[cfg(feature = "stream")]
+pub use stream::{RecvStream, SendSink};
+
 use super::waiters::{Ticket, Waiters};
 use super::{RecvError, SendError, TryRecvError, TrySendError, blocking};
 use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell};

@@ -19,9 +19,23 @@
 //! `send` while a plain thread calls `recv_blocking`. Sending to a [`oneshot`] channel never waits.
 //! Receiving is cancel safe. If you drop the future before it is ready, it has not taken a message.
 //!
-//! A channel that drops messages when it is full is in the crate `creel-media`. We leave out
-//! unbounded channels on purpose, because a queue without a bound hides a receiver
-//! that is too slow.
+//! With the feature `stream`, the receivers are streams and the senders are sinks.
+//!
+//! # Other channels and locks
+//!
+//! We leave out everything that other crates do well without a runtime. We test that the crates in
+//! this table work on a pool. The types of tokio need only its feature `sync`, and no runtime.
+//!
+//! | you need | use |
+//! |---|---|
+//! | an unbounded channel | `async_channel::unbounded`, or `tokio::sync::mpsc::unbounded_channel`. Note that a queue without a bound hides a receiver that is too slow |
+//! | a channel that drops messages when it is full | `creel_media::leaky` |
+//! | each message for every receiver (broadcast) | `tokio::sync::broadcast`, which drops old messages, or `async_broadcast`, which lets the sender wait |
+//! | the latest value (watch) | `tokio::sync::watch` |
+//! | to notify tasks without a message | `tokio::sync::Notify`, or `event_listener::Event` |
+//! | a limit of tasks at the same time (semaphore) | `tokio::sync::Semaphore` or `async_lock::Semaphore` |
+//! | a lock that is held across an `.await` | the `Mutex` and `RwLock` of `async_lock` or `tokio::sync`. For a short lock without an `.await`, use the one of the standard library |
+//! | a barrier, or a value that is initialized once | the `Barrier` and `OnceCell` of `async_lock` or `tokio::sync` |
 
 pub mod bounded;
 pub mod oneshot;

@@ -13,6 +13,9 @@
 //!
 //! We leave out several senders or receivers. Use [`bounded`](super::bounded) for them.
 
+#[cfg(feature = "stream")]
+mod stream;
+
 use super::waker_cell::{EPOCH, Wait, WakerCell, exchange};
 use super::{RecvError, SendError, TryRecvError, TrySendError, blocking, memory};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};

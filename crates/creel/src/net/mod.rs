@@ -50,6 +50,8 @@
 
 #[cfg(feature = "futures-io")]
 mod as_futures_io;
+#[cfg(feature = "stream")]
+mod as_stream;
 #[cfg(feature = "tokio-io")]
 mod as_tokio_io;
 #[cfg(unix)]

@@ -43,7 +43,7 @@ const ROUNDS: usize = 32;
 ///     let (server, _) = listener.accept().await?;
 ///     let proxy = creel::task::spawn(async move { relay(&mut front, &mut back).await });
 ///     client.write_all(b"hello").await?;
-///     client.shutdown(std::net::Shutdown::Write)?;
+///     client.shutdown_with(std::net::Shutdown::Write)?;
 ///     let mut bytes = [0; 16];
 ///     server.read_exact(&mut bytes[..5]).await?;
 ///     assert_eq!(server.read(&mut bytes).await?, 0);

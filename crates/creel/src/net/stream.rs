@@ -423,13 +423,16 @@ impl<S: Connection> Stream<S> {
             .try_now(Direction::Write, |stream| write(stream, bytes))
     }
 
-    /// Shuts down reading, writing or both. After you shut down writing, the peer reads the end of
-    /// the stream.
+    /// Shuts down reading, writing or both, like the method `shutdown` of the standard library. After
+    /// you shut down writing, the peer reads the end of the stream.
+    ///
+    /// The name differs, so that the method `shutdown` of `tokio::io::AsyncWriteExt` is usable with
+    /// the feature `tokio-io`.
     ///
     /// # Errors
     ///
     /// Returns an error if the connection is already broken.
-    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+    pub fn shutdown_with(&self, how: Shutdown) -> io::Result<()> {
         SockRef::from(self.as_std()).shutdown(how)
     }
 
@@ -437,7 +440,7 @@ impl<S: Connection> Stream<S> {
     /// closed is not an error here.
     #[cfg(any(feature = "futures-io", feature = "tokio-io"))]
     pub(super) fn close(&self) -> Poll<io::Result<()>> {
-        match self.shutdown(Shutdown::Write) {
+        match self.shutdown_with(Shutdown::Write) {
             Err(error) if error.kind() == ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }
@@ -582,7 +585,7 @@ impl<S: Connection> WriteHalf<S> {
 impl<S: Connection> Drop for WriteHalf<S> {
     fn drop(&mut self) {
         // We ignore the error, because the connection may already be broken.
-        let _ = self.0.shutdown(Shutdown::Write);
+        let _ = self.0.shutdown_with(Shutdown::Write);
     }
 }
 

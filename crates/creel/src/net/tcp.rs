@@ -26,6 +26,51 @@ impl TcpListener {
     /// Returns an error if the address does not belong to this machine, if the port is in use, or
     /// if the process has too many open files.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
+        Self::bind_with(address, |_| Ok(()))
+    }
+
+    /// Creates `count` listeners that share an address, for example one for each pool of a server.
+    /// If you pass port 0, the operating system chooses a free port for all of them.
+    ///
+    /// On Linux and Android, each listener has a queue of its own (`SO_REUSEPORT`), and the kernel
+    /// distributes new connections among the queues by a hash of their addresses. Connections that
+    /// wait in the queue of a listener are closed when you drop it. Another process of the same
+    /// user may bind the address as well.
+    ///
+    /// On other systems, all listeners share one queue, and the first to accept gets a connection.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`bind`](Self::bind).
+    ///
+    /// ```
+    /// use creel::net::TcpListener;
+    ///
+    /// let listeners = TcpListener::bind_each("127.0.0.1:0".parse()?, 2)?;
+    /// assert_eq!(listeners[0].local_addr()?, listeners[1].local_addr()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn bind_each(address: SocketAddr, count: usize) -> io::Result<Vec<Self>> {
+        let mut listeners = Vec::with_capacity(count);
+        if count > 0 {
+            listeners.push(Self::bind_with(address, share_port)?);
+        }
+        for _ in 1..count {
+            let first: &Self = &listeners[0];
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            let next = Self::bind_with(first.local_addr()?, share_port)?;
+            #[cfg(not(any(target_os = "linux", target_os = "android")))]
+            let next = Self::from_std(first.as_std().try_clone()?)?;
+            listeners.push(next);
+        }
+        Ok(listeners)
+    }
+
+    /// Creates a listener. `set` sets further options before it is bound.
+    fn bind_with(
+        address: SocketAddr,
+        set: impl FnOnce(&Socket) -> io::Result<()>,
+    ) -> io::Result<Self> {
         let socket = Socket::new(
             Domain::for_address(address),
             Type::STREAM,
@@ -34,10 +79,18 @@ impl TcpListener {
         // On Windows, this option would let two listeners share the port.
         #[cfg(unix)]
         socket.set_reuse_address(true)?;
+        set(&socket)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Self::from_std(socket.into())
     }
+}
+
+/// Lets listeners share a port, if the kernel then distributes connections among them.
+fn share_port(_socket: &Socket) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    _socket.set_reuse_port(true)?;
+    Ok(())
 }
 
 impl TcpStream {

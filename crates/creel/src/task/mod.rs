@@ -19,6 +19,8 @@
 //! - For programs, `background`, `budget` and `yield_now` wrap futures, `join_set` and `token`
 //!   group tasks, and `id` identifies a task.
 
+#[cfg(feature = "stream")]
+mod as_stream;
 mod background;
 mod block_on_driver;
 mod budget;

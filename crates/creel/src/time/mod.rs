@@ -10,6 +10,8 @@
 //!
 //! We leave out calendar time and timers that call a function. Spawn a task that sleeps instead.
 
+#[cfg(feature = "stream")]
+mod as_stream;
 mod clock;
 #[cfg(all(
     target_os = "linux",

@@ -3,7 +3,8 @@
 //! We measure requests per second, CPU time per request, and latency. There are two subjects for
 //! each runtime. One is hyper's connection alone: `creel …, bare` and `tokio …`. The other has
 //! timeouts and a graceful shutdown: `creel …`, which is `creel_hyper::serve`, and `tokio …,
-//! time-outs`.
+//! time-outs`. The subject `creel …, per core` is `creel_hyper::PerCore`, with one pool and one
+//! listener per core, and connections that stay with their worker.
 //!
 //! The server (`server.rs`) is a separate process, so that we can measure its CPU time. The client
 //! (`client.rs`) is one thread with one request in flight on each connection. It is the same for
@@ -98,7 +99,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 /// Measures a server with this number of connections.
 type Sample = fn(&Plan, &Request, usize) -> anyhow::Result<Vec<f64>>;
 
-/// Returns Creel and tokio, each with hyper alone, and with timeouts and a graceful shutdown.
+/// Returns Creel and tokio, each with hyper alone, and with timeouts and a graceful shutdown. Creel
+/// also has a subject with one pool per core.
 fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<Subject> {
     let tokio = match workers {
         1 => "tokio current_thread".to_owned(),
@@ -110,11 +112,14 @@ fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<S
     };
     [
         (creel.clone(), Runtime::Creel),
+        (format!("{creel}, per core"), Runtime::CreelPerCore),
         (format!("{creel}, bare"), Runtime::CreelBare),
         (tokio.clone(), Runtime::Tokio),
         (format!("{tokio}, time-outs"), Runtime::TokioGraceful),
     ]
     .into_iter()
+    // One pool with one worker is the same as the first subject.
+    .filter(|(_, runtime)| workers > 1 || !matches!(runtime, Runtime::CreelPerCore))
     .map(|(name, runtime)| {
         let request = Request {
             runtime,

@@ -34,6 +34,8 @@ pub const SERVER: &str = "serve-server";
 pub enum Runtime {
     /// A pool with `creel_hyper::serve`, which has timeouts and a graceful shutdown.
     Creel,
+    /// One pool per worker, each with a listener and a `creel_hyper::serve` of its own.
+    CreelPerCore,
     /// A pool with hyper's connection alone.
     CreelBare,
     /// tokio with hyper's connection alone. With one worker, it is the current-thread runtime.
@@ -141,6 +143,7 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     let body = Bytes::from(vec![b'x'; request.bytes]);
     match request.runtime {
         Runtime::Creel => creel(request.workers, body)?,
+        Runtime::CreelPerCore => creel_per_core(request.workers, body)?,
         Runtime::CreelBare => creel_bare(request.workers, body)?,
         Runtime::Tokio => tokio(request.workers, body, false)?,
         Runtime::TokioGraceful => tokio(request.workers, body, true)?,
@@ -166,6 +169,19 @@ fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
     let service = service_fn(move |asked| respond(asked, body.clone()));
     pool.block_on(pool.spawn(creel_hyper::serve(listener, service).into_future()))
         .map_err(|error| anyhow!("{error}"))
+}
+
+fn creel_per_core(workers: usize, body: Bytes) -> anyhow::Result<()> {
+    let pools = creel_hyper::PerCore::pools(workers)?;
+    let servers = creel_hyper::PerCore::bind(([127, 0, 0, 1], 0).into(), &pools)?;
+    print_address(servers.local_addr()?)?;
+    let service = service_fn(move |asked| respond(asked, body.clone()));
+    // Each pool has a copy of the service, so that they share no counter.
+    let server = move |listener| creel_hyper::serve(listener, service.clone());
+    // The main thread only waits, because it belongs to none of the pools that serve.
+    let main = creel::Pool::builder().workers(1).build()?;
+    main.block_on(servers.until(std::future::pending::<()>(), server));
+    Ok(())
 }
 
 fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {

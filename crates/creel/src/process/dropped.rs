@@ -1,0 +1,36 @@
+//! Children whose [`Child`](super::Child) was dropped before they ended.
+//!
+//! The system keeps an ended child as a zombie until its parent has waited for it.
+
+use crate::blocking;
+use std::process::Child;
+use std::sync::{Mutex, PoisonError};
+
+/// The children that continue. A forked process never sees them end, so it keeps their handles for
+/// ever. This is harmless, because a handle without pipes has no descriptor.
+static CONTINUING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
+
+/// Waits for the children that have ended. Never blocks.
+pub(super) fn reap() {
+    let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);
+    // An error means that there is no such child any more, because other code has waited for it.
+    continuing.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+}
+
+/// Waits for a dropped child after it has ended.
+pub(super) fn keep(child: Child) {
+    reap();
+    let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);
+    continuing.push(child);
+}
+
+/// Kills a dropped child, and waits for it on another thread.
+pub(super) fn kill(mut child: Child) {
+    // An error means that the child has ended.
+    let _ = child.kill();
+    if let Ok(None) = child.try_wait() {
+        // Without a thread, a zombie remains. A panic here could abort the process, because this
+        // code runs in a destructor.
+        let _ = blocking::detached(move || drop(child.wait()));
+    }
+}

@@ -78,15 +78,13 @@ pub(crate) fn note(dropped: Option<u64>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use creel::Pool;
 
     #[test]
     fn datagrams_dropped_by_a_full_socket_are_counted() {
-        let pool = Pool::builder().workers(1).build().unwrap();
-        let bind = || UdpSocket::from_std(std::net::UdpSocket::bind("127.0.0.1:0")?);
-        let (full, unused) = pool.block_on(async { (bind().unwrap(), bind().unwrap()) });
-        let (full_std, sender) = (full.as_std(), std::net::UdpSocket::bind("127.0.0.1:0"));
-        let sender = sender.unwrap();
+        let bind = || std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let full = UdpSocket::from_std(bind()).unwrap();
+        let unused = UdpSocket::from_std(bind()).unwrap();
+        let (full_std, sender) = (full.as_std(), bind());
         let mut overflow = Overflow::default();
         overflow.watch(&full);
         if !std::path::Path::new(TABLES[0]).exists() {
@@ -106,6 +104,7 @@ mod tests {
                 .unwrap();
         }
         let dropped = overflow.dropped().unwrap();
+        full_std.set_nonblocking(true).unwrap();
         let mut bytes = [0; 2_048];
         let taken = std::iter::from_fn(|| full_std.recv(&mut bytes).ok()).count();
         assert_eq!((dropped > 0, dropped + taken as u64), (true, sent as u64));

@@ -96,7 +96,7 @@ fn a_burst_within_one_wait_does_not_overflow_the_socket() {
             sender.send_to(&packet(n, 6), on).unwrap();
         }
     });
-    assert_eq!((measured.overflowed, measured.lost), (0, 0));
+    assert_eq!((measured.overflowed, measured.lost), (Some(0), 0));
     assert_eq!(measured.sources[0].packets, 150);
 }
 
@@ -123,7 +123,7 @@ fn drops_of_this_machine_are_counted_per_port() {
         }
     });
     let source = &measured.sources[0];
-    assert!(measured.overflowed > 0);
+    assert!(measured.overflowed > Some(0));
     assert_eq!(source.overflowed, measured.overflowed);
 }
 

@@ -105,7 +105,7 @@ struct Rows {
     body: Body,
     packets: u64,
     rtcp: u64,
-    overflowed: u64,
+    overflowed: Option<u64>,
     ports: Vec<Row>,
 }
 

@@ -46,7 +46,7 @@ pub struct Network {
     pub rtcp: u64,
     pub restarts: u64,
     pub skipped: u64,
-    pub overflowed: u64,
+    pub overflowed: Option<u64>,
 }
 
 impl Network {
@@ -210,7 +210,7 @@ impl Body {
             unvalidated: network.map(|network| network.unvalidated),
             rtcp: network.map(|network| network.rtcp),
             skipped: network.map(|network| network.skipped),
-            overflowed: network.map(|network| network.overflowed),
+            overflowed: network.and_then(|network| network.overflowed),
         }
     }
 

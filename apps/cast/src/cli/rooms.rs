@@ -88,7 +88,7 @@ struct Rows {
     #[serde(flatten)]
     body: Body,
     packets: u64,
-    overflowed: u64,
+    overflowed: Option<u64>,
     legs: Vec<Row>,
 }
 

@@ -72,7 +72,7 @@ struct ReceivedRow {
     clock_changes: u64,
     codec_changes: u64,
     collision: bool,
-    overflowed: u64,
+    overflowed: Option<u64>,
     round_trip_ms: Option<f64>,
     reported_lost: Option<u32>,
     reported_jitter_ms: Option<f64>,
@@ -338,7 +338,7 @@ const MEASURES: [Measure; 18] = [
     (
         "overflowed_total",
         "Datagrams that this machine dropped at the port.",
-        |row| Some(row.overflowed as f64),
+        |row| row.overflowed.map(|overflowed| overflowed as f64),
     ),
     ("bursts_total", "Bursts of losses (RFC 3611).", |row| {
         Some(row.bursts.bursts as f64)

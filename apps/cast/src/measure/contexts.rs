@@ -2,8 +2,8 @@
 
 use crate::measure::context::with_histograms;
 use crate::measure::stats::Histograms;
+use cpu_time::{ProcessTime, ThreadTime};
 use creel::{BuildError, Observe, Pool, Wait};
-use rustix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// How often a waiting program checks whether it was interrupted.
@@ -53,7 +53,7 @@ impl Contexts {
         let workers = self.pools.iter().flat_map(|pool| pool.stats().workers);
         Usage {
             at: Instant::now(),
-            cpu: cpu(ClockId::ProcessCPUTime),
+            cpu: ProcessTime::now().as_duration(),
             contexts: self.cpu(),
             parked: workers.map(|worker| worker.parked).sum(),
         }
@@ -61,7 +61,7 @@ impl Contexts {
 
     /// Returns the CPU time of the threads of the contexts.
     fn cpu(&self) -> Duration {
-        let of_thread = |pool: &Pool| pool.run_on(0, || cpu(ClockId::ThreadCPUTime)).unwrap();
+        let of_thread = |pool: &Pool| pool.run_on(0, || ThreadTime::now().as_duration()).unwrap();
         self.pools.iter().map(of_thread).sum()
     }
 
@@ -140,15 +140,6 @@ impl Used {
     pub fn cpu_nanos_per(&self, buffers: u64) -> f64 {
         self.cpu.as_nanos() as f64 / buffers.max(1) as f64
     }
-}
-
-/// Returns the CPU time that the process, or the calling thread, has used so far.
-fn cpu(clock: ClockId) -> Duration {
-    let time = rustix::time::clock_gettime(clock);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }
 
 /// Returns the resident memory of the process in bytes, or `None` if the system does not report it.

@@ -26,10 +26,7 @@ impl Options {
         let Some(name) = &self.interface else {
             return Ok(None);
         };
-        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
-        let index = rustix::net::netdevice::name_to_index(&socket, name);
-        index.map(Some).map_err(|error| {
-            let error = io::Error::from(error);
+        interface_index(name).map(Some).map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!("cannot use the interface {name}: {error}"),
@@ -160,17 +157,14 @@ impl Options {
     /// Sets the options of packets that the socket sends.
     fn set_packet_options(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let index = self.index()?;
+        if let Some(dscp) = self.dscp {
+            set_traffic_class(socket, address, u32::from(dscp) << 2)?;
+        }
         if address.is_ipv4() {
-            if let Some(dscp) = self.dscp {
-                socket.set_tos_v4(u32::from(dscp) << 2)?;
-            }
             if let Some(ttl) = self.ttl {
                 socket.set_multicast_ttl_v4(ttl.into())?;
             }
         } else {
-            if let Some(dscp) = self.dscp {
-                socket.set_tclass_v6(u32::from(dscp) << 2)?;
-            }
             if let Some(ttl) = self.ttl {
                 socket.set_multicast_hops_v6(ttl.into())?;
             }
@@ -186,14 +180,66 @@ impl Options {
     }
 }
 
+/// Sets the traffic class of the packets that a socket sends.
+#[cfg(unix)]
+fn set_traffic_class(socket: &Socket, address: SocketAddr, class: u32) -> io::Result<()> {
+    match address.is_ipv4() {
+        true => socket.set_tos_v4(class),
+        false => socket.set_tclass_v6(class),
+    }
+}
+
+/// Returns an error, because Windows ignores the class that a program sets on a socket.
+#[cfg(not(unix))]
+fn set_traffic_class(_: &Socket, _: SocketAddr, _: u32) -> io::Result<()> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this system ignores the service class of a socket, so --dscp is not available",
+    ))
+}
+
+/// Returns the index of the interface of this name.
+#[cfg(unix)]
+fn interface_index(name: &str) -> io::Result<u32> {
+    nix::net::if_::if_nametoindex(name).map_err(io::Error::from)
+}
+
+/// Returns an error, because the system cannot bind a socket to an interface.
+#[cfg(not(unix))]
+fn interface_index(_: &str) -> io::Result<u32> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this system cannot bind a socket to an interface",
+    ))
+}
+
+/// Makes a socket send and receive on one interface only.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn bind_device(socket: &Socket, interface: Option<&str>) -> io::Result<()> {
     socket.bind_device(interface.map(str::as_bytes))
 }
 
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn bind_device(_: &Socket, _: Option<&str>) -> io::Result<()> {
-    Ok(())
+/// Makes a socket send and receive on one interface only.
+#[cfg(target_vendor = "apple")]
+fn bind_device(socket: &Socket, interface: Option<&str>) -> io::Result<()> {
+    let index = interface.map(interface_index).transpose()?;
+    let index = index.and_then(std::num::NonZeroU32::new);
+    match socket.local_addr()?.is_ipv6() {
+        true => socket.bind_device_by_index_v6(index),
+        false => socket.bind_device_by_index_v4(index),
+    }
+}
+
+/// Returns an error if there is an interface, because this system cannot bind a socket to it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn bind_device(_: &Socket, interface: Option<&str>) -> io::Result<()> {
+    match interface {
+        None => Ok(()),
+        Some(name) => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("cannot use the interface {name}: this system cannot bind a socket to it"),
+        )),
+    }
 }
 
 /// Requests a receive buffer of `bytes` bytes, but never makes the buffer smaller. Returns the size

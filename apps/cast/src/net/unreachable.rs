@@ -75,13 +75,14 @@ impl Unreachable {
 }
 
 /// Returns whether an error of a socket is an answer to a datagram that was sent before, so that
-/// the socket itself is fine.
+/// the socket itself is fine. Windows reports a closed port as a reset connection.
 pub(crate) fn is_about_a_client(error: &io::Error) -> bool {
-    use io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable};
-    matches!(
-        error.kind(),
-        ConnectionRefused | HostUnreachable | NetworkUnreachable
-    )
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable};
+    match error.kind() {
+        ConnectionRefused | HostUnreachable | NetworkUnreachable => true,
+        ConnectionReset => cfg!(windows),
+        _ => false,
+    }
 }
 
 /// Makes the kernel report errors. Returns false if the system cannot.

@@ -83,8 +83,9 @@ pub(super) struct Demux {
     packets: u64,
     /// Packets that arrived while their source was on probation.
     probation_packets: u64,
-    /// The number of datagrams that the socket has dropped, modulo 2³².
-    dropped: u32,
+    /// The number of datagrams that the socket has dropped, modulo 2³², or `None` if the system does
+    /// not count them.
+    dropped: Option<u32>,
     /// Whether we accept packets of all senders.
     accepts_all: bool,
     /// Whether there is one source only, and none on probation.
@@ -137,7 +138,7 @@ impl Demux {
             probation_packets: 0,
             raw: (0, 0),
             next_report: 0,
-            dropped: 0,
+            dropped: Some(0),
             shared,
         }
     }
@@ -224,8 +225,9 @@ impl Demux {
         self.is_guessed = is_guessed;
     }
 
-    /// Records the number of datagrams that the socket has dropped so far.
-    pub(super) fn set_dropped(&mut self, dropped: u32) {
+    /// Records the number of datagrams that the socket has dropped so far, or `None` if the system
+    /// does not count them.
+    pub(super) fn set_dropped(&mut self, dropped: Option<u32>) {
         self.dropped = dropped;
     }
 
@@ -498,10 +500,11 @@ impl Demux {
             .sum::<u64>();
         let port = self.session.address.port();
         self.apply_pending_rtcp();
+        let dropped = self.dropped.map(u64::from);
         let rows = self
             .sources
             .into_iter()
-            .map(|source| source.into_report(port, self.dropped.into(), self.config.late_after));
+            .map(|source| source.into_report(port, dropped, self.config.late_after));
         (rows.collect(), self.unrecognized)
     }
 

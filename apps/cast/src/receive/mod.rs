@@ -29,7 +29,6 @@ use recorder::Files;
 use rtp_source::Times;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -269,7 +268,7 @@ impl<'a> Receiver<'a> {
         let mut controls = Vec::new();
         let mut overflow = Overflow::default();
         for (number, reader) in self.readers {
-            overflow.watch(reader.socket().as_std().as_fd());
+            overflow.watch(reader.socket());
             let control = Arc::new(Control::started(changes.clone()));
             let mut running: Task = control.run(reader);
             controls.push(control);
@@ -303,6 +302,7 @@ impl<'a> Receiver<'a> {
         }
         measured.warnings = self.warnings;
         measured.notes = self.notes;
+        measured.notes.extend(overflow::note(measured.overflowed));
         let mut demuxes: Vec<_> = results.iter().collect();
         let failed = demuxes
             .iter()
@@ -345,7 +345,10 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     let config = Arc::new(plan.config(files.as_ref()));
     let mut demuxes: Vec<Demux> = Vec::new();
     let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
-    let mut measured = Measured::default();
+    let mut measured = Measured {
+        overflowed: Some(0),
+        ..Measured::default()
+    };
     // Removes what earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
     let summary = pcap::read(capture, |packet| {

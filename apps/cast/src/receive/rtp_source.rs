@@ -481,7 +481,7 @@ impl RtpSource {
     pub(super) fn into_report(
         mut self,
         port: u16,
-        dropped: u64,
+        dropped: Option<u64>,
         buffer: u64,
     ) -> (SourceReport, StreamStats) {
         let counts = self.sequence.counts();

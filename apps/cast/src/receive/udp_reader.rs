@@ -101,7 +101,9 @@ impl UdpReader {
             let arrived = arrival::arrival(&datagram, now);
             let times = Times { arrived, read: now };
             self.demux.receive(datagram.bytes, from, times);
-            self.demux.set_dropped(datagram.dropped);
+            // The system reports both the time of arrival and the drops, or neither.
+            let dropped = datagram.arrived.map(|_| datagram.dropped);
+            self.demux.set_dropped(dropped);
             if datagram.truncated {
                 self.demux.count_truncated();
             }

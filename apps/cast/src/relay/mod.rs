@@ -23,7 +23,6 @@ use creel::net::UdpSocket;
 use forwarder::Forwarder;
 use report::{Shared, lock};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -101,7 +100,7 @@ impl<'a> Relay<'a> {
                 .port(),
             ..PortReport::default()
         }));
-        self.overflow.watch(socket.as_std().as_fd());
+        self.overflow.watch(&socket);
         let clients = self.registry.of_stream(number);
         let forwarder = Forwarder::new(
             socket,
@@ -189,6 +188,7 @@ impl<'a> Relay<'a> {
         let refused: u64 = reports.iter().map(|report| report.refused).sum();
         measured.lost = dropped + refused;
         measured.warnings.extend(overflow::warning(overflowed));
+        measured.notes.extend(overflow::note(overflowed));
         if dropped > 0 {
             measured.warnings.push(format!(
                 "dropped {dropped} packets, because a queue was full"

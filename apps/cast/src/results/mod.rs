@@ -27,8 +27,9 @@ pub struct Measured {
     pub stream_bytes: Option<u64>,
     /// The number of packets that did not arrive, or could not be sent.
     pub lost: u64,
-    /// The number of datagrams that this machine dropped because a socket's buffer was full.
-    pub overflowed: u64,
+    /// The number of datagrams that this machine dropped because a socket's buffer was full, or
+    /// `None` if the system does not count them.
+    pub overflowed: Option<u64>,
     /// The number of packets that arrived too late to be played.
     pub late: u64,
     /// The number of packets that arrived after a later one.

@@ -52,8 +52,8 @@ pub struct SourceReport {
     /// Whether another address sends with the same SSRC. Each of them has a report of its own.
     pub collision: bool,
     /// The number of datagrams that this machine dropped at the port up to the last packet, because
-    /// the socket's buffer was full.
-    pub overflowed: u64,
+    /// the socket's buffer was full. It is `None` if the system does not count them.
+    pub overflowed: Option<u64>,
     /// The jitter of RFC 3550 at the end, or `None` if the clock is unknown.
     pub jitter_ms: Option<f64>,
     /// The range of the jitter, as Wireshark computes it.

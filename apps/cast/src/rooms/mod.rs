@@ -29,7 +29,6 @@ use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use report::{Shared, lock};
 use room::Room;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,7 +65,7 @@ pub fn run(
         let Some(socket) = ports.open(&plan.options, &session(address)) else {
             continue;
         };
-        overflow.watch(socket.as_std().as_fd());
+        overflow.watch(&socket);
         let mut room = Room::new(number, socket, plan, Arc::clone(&totals));
         if plan.rtcp == Rtcp::Own {
             let address = port_of_stream(address, number, 1, false)?;
@@ -103,6 +102,7 @@ pub fn run(
     measured.overflowed = overflow.dropped();
     let overflowed = overflow::warning(measured.overflowed);
     measured.warnings.extend(overflowed);
+    measured.notes.extend(overflow::note(measured.overflowed));
     // Dropping the tasks cancels them. The rooms add their results to the totals when they are
     // dropped.
     drop(tasks);

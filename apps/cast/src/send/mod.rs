@@ -274,6 +274,7 @@ pub fn run_with(
         contexts: contexts.count(),
         used,
         notes,
+        overflowed: Some(0),
         ..Measured::default()
     };
     let mut ended: Vec<EndedStream> = results.iter().collect();

@@ -106,6 +106,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
         buffers: sent.load(Ordering::Relaxed),
         used: contexts.usage().since(&first),
         warnings,
+        overflowed: Some(0),
         ..Measured::default()
     };
     report_unsent(&[outbox], &mut measured);

@@ -1,7 +1,6 @@
 //! `creel-vgm ctl`: sends a command to a running player, or prints the player's status.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use clap::Args;
 use creel_console::{Common, Exit, Failure, Format};
 use serde_json::Value;
 
-use super::play::{ACTION_WORDS, default_socket};
+use super::play::{ACTION_WORDS, connect, default_socket};
 
 /// Control a running player, or print its status
 ///
@@ -63,17 +62,16 @@ impl Ctl {
         }
         let json = self.json || format == "json";
         let name = socket.display().to_string();
-        let mut stream = UnixStream::connect(&socket).map_err(|error| {
-            Failure::new(
+        let mut stream = connect(&socket, ANSWER_TIMEOUT).map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => Failure::new(Exit::Usage, error.to_string()),
+            _ => Failure::new(
                 Exit::TryAgain,
                 format!(
                     "no player is listening on {name} ({error}). \
                      Start one with: creel-vgm play --listen {name} PATH"
                 ),
-            )
+            ),
         })?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         stream.write_all(format!("{}\n", line.replace('\n', " ")).as_bytes())?;
         let mut answer = String::new();
         match BufReader::new(stream).read_line(&mut answer) {

@@ -1,7 +1,5 @@
 //! Keys and mouse clicks of the interface.
 
-use std::fs::File;
-use std::io;
 use std::time::Duration;
 
 use ratatui::crossterm::event::{
@@ -9,11 +7,10 @@ use ratatui::crossterm::event::{
     MouseEventKind,
 };
 use ratatui::layout::{Position, Rect};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 
 use super::action::{Action, Change};
 use super::session::total_frames;
+use super::tty::{self, Tty};
 use super::view::{Overlay, View};
 
 /// A request that only the main loop of the program can handle.
@@ -52,11 +49,11 @@ pub const HELP: &[(&str, &str)] = &[
 /// Waits for the next key for up to `wait`, and handles it. Returns a request if the main loop must
 /// act.
 pub fn next_event(
-    terminal: &File,
+    terminal: &Tty,
     wait: Duration,
     view: &mut View,
 ) -> anyhow::Result<Option<UiRequest>> {
-    if wait_for_input(terminal, wait)? {
+    if tty::wait_for_input(terminal, wait)? {
         return Ok(Some(UiRequest::Quit));
     }
     if !event::poll(Duration::ZERO)? {
@@ -85,19 +82,6 @@ pub fn next_event(
     }
 }
 
-/// Waits for a key or a signal for up to `wait`. Returns whether the terminal has hung up. We check
-/// this, because the library that reads keys would read forever from such a terminal.
-fn wait_for_input(terminal: &File, wait: Duration) -> io::Result<bool> {
-    let mut fds = [PollFd::new(terminal, PollFlags::IN)];
-    let time = Timespec::try_from(wait).map_err(io::Error::other)?;
-    match poll(&mut fds, Some(&time)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let ends = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    Ok(fds[0].revents().intersects(ends))
-}
-
 /// Performs an action, and shows a message if that is not possible.
 fn handle_event(view: &mut View, action: Action) {
     if let Err(why) = action.apply(&view.session) {
@@ -109,7 +93,7 @@ fn handle_key(key: KeyEvent, view: &mut View) -> Option<UiRequest> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
         KeyCode::Char('c') if control => return Some(UiRequest::Interrupt),
-        KeyCode::Char('z') if control => return Some(UiRequest::Suspend),
+        KeyCode::Char('z') if control && tty::HAS_JOB_CONTROL => return Some(UiRequest::Suspend),
         _ if control => return None,
         _ => {}
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::Context;
 use creel_console::Interrupt;
-use rustix::io::Errno;
 
 use super::keys::{self, UiRequest};
 use super::resume::PositionSaver;
 use super::screen;
 use super::terminal::Terminal;
+use super::tty;
 use super::view::{self, View};
 use crate::cli::stderr::{escape_control, report, write_line};
 
@@ -39,9 +39,7 @@ pub(super) fn interface(
         view.heard_songs.clear();
         match terminal.draw(|frame| screen::draw(frame, view)) {
             // The window of the terminal was closed.
-            Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
-                return Ok(None);
-            }
+            Err(error) if tty::is_closed(&error) => return Ok(None),
             drawn => drawn?,
         }
         let wait = if view.session.controls.is_paused() {

@@ -5,24 +5,36 @@
 //! interface, because that could interrupt the sound. We drop data that the interface is too slow
 //! to read.
 
+// Without the remote control, nothing reads its commands.
+#[cfg_attr(not(unix), allow(dead_code))]
 mod action;
 mod backend;
 mod config;
 mod gains;
 mod keys;
 mod main_loop;
-#[cfg(feature = "mpris")]
+#[cfg(all(feature = "mpris", unix, not(target_vendor = "apple")))]
 mod mpris;
+#[cfg(unix)]
+mod remote;
+#[cfg(not(unix))]
+#[path = "remote_disabled.rs"]
 mod remote;
 mod resume;
 mod screen;
+// Without the remote control, nothing reads the status.
+#[cfg_attr(not(unix), allow(dead_code))]
 mod session;
 mod sinks;
 mod terminal;
 mod titles;
+#[cfg(unix)]
+mod tty;
+#[cfg(not(unix))]
+#[path = "tty_windows.rs"]
+mod tty;
 mod view;
 
-use std::env;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,9 +42,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use creel::signal::{SIGHUP, SIGQUIT, signal};
 use creel::{JoinError, JoinHandle, Observe, Pool, Wait};
-use creel_console::{Common, Exit, Failure, Interrupt, duration, is_ignored};
+use creel_console::{Common, Exit, Failure, Interrupt, duration};
 use creel_vgm::batch::{Source, find};
 use creel_vgm::demo;
 use creel_vgm::effects::Loudness;
@@ -40,7 +51,6 @@ use creel_vgm::play::{
     BUFFER, Command, PlaybackSettings, PlayerParts, Queue, Repeat, player_parts_ahead,
 };
 use creel_vgm::render::Settings;
-use rustix::process::{Signal, kill_current_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::report_skipped_folders;
@@ -52,7 +62,7 @@ use gains::Gains;
 use keys::UiRequest;
 use main_loop::{interface, lines};
 use remote::Remote;
-pub use remote::default_socket;
+pub use remote::{connect, default_socket};
 use resume::{PositionSaver, current_position};
 use session::PlayerSession;
 use view::View;
@@ -92,9 +102,10 @@ pub struct Play {
     #[arg(long, help_heading = "Queue")]
     resume: bool,
     /// Send the sound to SINK [default: auto]: auto (the first available of pulse, pw-play, pacat
-    /// and aplay), pulse (a PulseAudio or PipeWire server), pw-play, pacat, aplay, null (no output,
-    /// in real time), wav:FILE, raw:FILE (16-bit stereo, for example to a FIFO) or - (16-bit stereo
-    /// on stdout)
+    /// and aplay; system on Windows and macOS), pulse (a PulseAudio or PipeWire server), pw-play,
+    /// pacat, aplay, system (the sound output of Windows and macOS), null (no output, in real
+    /// time), wav:FILE, raw:FILE (16-bit stereo, for example to a FIFO) or - (16-bit stereo on
+    /// stdout). Windows has system, null and wav:FILE only
     #[arg(long, value_name = "SINK", help_heading = "Sound")]
     sink: Option<String>,
     /// Play loops N times; 0 repeats them until you skip the song [default: 2]
@@ -280,7 +291,7 @@ impl Play {
             session.commands.send(Command::SeekTo(start));
         }
         let remote = self.remote(&config, &session, &rendering)?;
-        #[cfg(feature = "mpris")]
+        #[cfg(all(feature = "mpris", unix, not(target_vendor = "apple")))]
         if config.mpris != Some(false) {
             mpris::serve(&session, &rendering);
         }
@@ -333,10 +344,8 @@ impl Play {
             resume::save(left).context("cannot save the position for --resume")?;
         }
         if request == Some(UiRequest::Interrupt) {
-            // In raw mode, the terminal sends no signal for Ctrl-C. We send it to the whole process
-            // group instead, so that a script which waits for the player also receives it. It ends
-            // the player as well.
-            kill_current_process_group(Signal::INT)?;
+            // The signal ends the player as well.
+            tty::interrupt_group()?;
         }
         interrupt.check()?;
         match session.controls.failure() {
@@ -479,13 +488,11 @@ impl Play {
     }
 
     fn has_interface(&self, sink: &str) -> bool {
-        // Some terminals have no screen, for example the shell of Emacs.
-        let is_screen = env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
         !self.plain
-            && is_screen
+            && tty::is_screen()
             && sink != "-"
             && io::stdout().is_terminal()
-            && terminal::is_foreground()
+            && tty::is_foreground()
     }
 }
 
@@ -512,7 +519,11 @@ fn whole(config: Config) -> Config {
 /// Ends the player normally on SIGHUP (the terminal was closed) and SIGQUIT (^\). It saves the
 /// position and restores the terminal. Signals that are ignored stay ignored, for example SIGHUP
 /// under `nohup`.
+#[cfg(unix)]
 fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
+    use creel::signal::{SIGHUP, SIGQUIT, signal};
+    use creel_console::is_ignored;
+
     for number in [SIGHUP, SIGQUIT]
         .into_iter()
         .filter(|number| !is_ignored(*number))
@@ -527,6 +538,13 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
             }
         });
     }
+    Ok(())
+}
+
+/// Does nothing, because the system has neither of these signals.
+#[cfg(not(unix))]
+#[expect(clippy::unnecessary_wraps)]
+fn end_by_signals(_: &Interrupt, _: &Pool) -> anyhow::Result<()> {
     Ok(())
 }
 

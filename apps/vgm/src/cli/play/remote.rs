@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use creel::Pool;
 use creel::net::{UnixListener, UnixStream};
@@ -31,6 +32,18 @@ pub fn default_socket() -> Result<PathBuf, String> {
         "no default socket, because XDG_RUNTIME_DIR is not set. Pass the path of a socket",
     )?;
     Ok(PathBuf::from(folder).join("creel-vgm.sock"))
+}
+
+/// Connects to the player that listens on `path`. Each later read and write fails after `timeout`.
+///
+/// # Errors
+///
+/// Fails if no player is listening.
+pub fn connect(path: &Path, timeout: Duration) -> io::Result<StdStream> {
+    let stream = StdStream::connect(path)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))?;
+    Ok(stream)
 }
 
 /// A listening socket. Its file is removed when this value is dropped.

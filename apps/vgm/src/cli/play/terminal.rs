@@ -2,9 +2,7 @@
 //! after a panic.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::panic;
 use std::rc::Rc;
 use std::sync::Once;
@@ -17,10 +15,9 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use rustix::process::getpgrp;
-use rustix::termios::tcgetpgrp;
 
 use super::backend::NoCursorQuery;
+use super::tty::{self, Tty};
 
 /// Whether a thread has panicked. The interface then draws nothing more, so that it does not
 /// overwrite the panic message. `Relaxed` is enough, because a frame that is being drawn is
@@ -65,8 +62,8 @@ impl Terminal {
         Ok(())
     }
 
-    /// Returns the file from which to read keys.
-    pub fn keys(&self) -> &File {
+    /// Returns the terminal from which to read keys.
+    pub fn keys(&self) -> &Tty {
         &self.out.out
     }
 
@@ -78,7 +75,7 @@ impl Terminal {
     /// Restores the terminal and stops the process until the shell resumes it.
     pub fn suspend(&mut self) -> io::Result<()> {
         restore();
-        rustix::process::kill_current_process_group(rustix::process::Signal::TSTP)?;
+        tty::stop()?;
         enter_raw(self.mouse, &mut self.out)?;
         self.inner.clear()
     }
@@ -114,40 +111,22 @@ fn restore() {
     }
     let mut bytes = Vec::new();
     let _ = execute!(bytes, DisableMouseCapture, LeaveAlternateScreen, Show);
-    let _ = open_tty().and_then(|mut out| out.write_all(&bytes));
+    let _ = tty::write(&bytes);
     let _ = disable_raw_mode();
-}
-
-/// Opens the terminal again, in non-blocking mode. We do not use standard output, because other
-/// processes may share it, and non-blocking mode would affect them as well. The terminal is also
-/// available if standard input is a playlist or a song.
-pub fn open_tty() -> io::Result<File> {
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(nonblocking)
-        .open("/dev/tty")
-}
-
-/// Returns whether there is a terminal and we are in its foreground. The system stops a background
-/// process that uses the terminal.
-pub fn is_foreground() -> bool {
-    open_tty().is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
 }
 
 /// A writer to the terminal that buffers the bytes which the terminal does not accept now. A
 /// stopped terminal therefore does not block the interface.
 #[derive(Clone)]
 struct BufferedTty {
-    out: Rc<File>,
+    out: Rc<Tty>,
     pending: Rc<RefCell<Vec<u8>>>,
 }
 
 impl BufferedTty {
     fn new() -> io::Result<Self> {
         Ok(BufferedTty {
-            out: Rc::new(open_tty()?),
+            out: Rc::new(tty::open()?),
             pending: Rc::default(),
         })
     }
@@ -175,7 +154,7 @@ impl Write for BufferedTty {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use pty_process::blocking::{Command, open};

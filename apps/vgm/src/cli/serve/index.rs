@@ -5,10 +5,8 @@
 //! no longer exists is removed from the index. The songs in a zip or 7z file belong to that file.
 
 use std::collections::{HashMap, HashSet};
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
@@ -270,21 +268,30 @@ impl Index {
         let mut all = Vec::new();
         for row in table.iter()? {
             let (path, bytes) = row?;
-            let path = Path::new(OsStr::from_bytes(path.value())).to_path_buf();
             // A row that another version wrote may not parse. We skip it, so its file is read
             // again.
-            all.extend(
-                serde_json::from_slice(bytes.value())
-                    .ok()
-                    .map(|row| (path, row)),
-            );
+            let row = serde_json::from_slice(bytes.value()).ok();
+            all.extend(path_of(path.value()).zip(row));
         }
         Ok(all)
     }
 }
 
 fn key(path: &Path) -> &[u8] {
-    path.as_os_str().as_bytes()
+    path.as_os_str().as_encoded_bytes()
+}
+
+/// Returns the path of a key.
+#[cfg(unix)]
+fn path_of(key: &[u8]) -> Option<PathBuf> {
+    use std::os::unix::ffi::OsStrExt;
+    Some(std::ffi::OsStr::from_bytes(key).into())
+}
+
+/// Returns the path of a key, or `None` if it is not valid Unicode.
+#[cfg(not(unix))]
+fn path_of(key: &[u8]) -> Option<PathBuf> {
+    std::str::from_utf8(key).ok().map(PathBuf::from)
 }
 
 fn stamp(path: &Path) -> Option<(u64, u64)> {

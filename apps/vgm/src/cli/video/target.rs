@@ -261,7 +261,8 @@ pub struct Ffmpeg {
     _sound: Sound,
 }
 
-/// The number of bytes of the pipe to ffmpeg. It is the largest that Linux grants to each user.
+/// The number of bytes of the pipe to ffmpeg, on Linux. It is the largest that Linux grants to each user.
+#[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1 << 20;
 
 impl Ffmpeg {
@@ -302,6 +303,7 @@ impl Ffmpeg {
             .context("cannot start ffmpeg")?;
         let pipe = process.stdin.take().context("ffmpeg has no input")?;
         // A smaller pipe also works, so we ignore the error.
+        #[cfg(target_os = "linux")]
         let _ = rustix::pipe::fcntl_setpipe_size(&pipe, PIPE_BYTES);
         let pictures = Y4m::new(pipe, options.size, options.pictures_per_second);
         Ok(Ffmpeg {

@@ -3,18 +3,27 @@
 //! | device | accepts | used for |
 //! |---|---|---|
 //! | [`Null`] | as much as a device with a buffer of 40 ms, by the clock | tests, machines without sound |
-//! | [`Pulse`] | as much as the server requests | PulseAudio, PipeWire |
-//! | [`Pipe`] | as much as fits in the pipe | a program that plays sound, a FIFO, standard output |
+//! | `Pulse` | as much as the server requests | PulseAudio, PipeWire; on Unix |
+//! | `Pipe` | as much as fits in the pipe | a program that plays sound, a FIFO, standard output; on Unix |
+//! | `System` | as much as fits in a ring buffer of 40 ms | the sound output of Windows or macOS |
 //! | [`WavFile`] | everything | a file |
 
 mod null;
+#[cfg(unix)]
 mod pipe;
+#[cfg(unix)]
 mod pulse;
+#[cfg(any(windows, target_os = "macos"))]
+mod system;
 mod wav_file;
 
 pub use null::Null;
+#[cfg(unix)]
 pub use pipe::{PLAYERS, Pipe};
+#[cfg(unix)]
 pub use pulse::Pulse;
+#[cfg(any(windows, target_os = "macos"))]
+pub use system::System;
 pub use wav_file::WavFile;
 
 use std::io;

@@ -1,47 +1,24 @@
-//! The sinks to which the player can send sound, by the names on the command line.
+//! The sinks that use sockets, pipes and programs.
 
 use std::io;
-use std::path::PathBuf;
 
-use creel_console::{Exit, Failure};
 use creel_vgm::play::Device;
-use creel_vgm::play::device::{Null, Open, PLAYERS, Pipe, Pulse, WavFile};
+use creel_vgm::play::device::{Open, PLAYERS, Pipe, Pulse};
 
-/// The list of all sinks, for error messages.
-pub const SINKS: &str =
-    "use one of auto, pulse, pw-play, pacat, aplay, null, wav:FILE, raw:FILE, -";
+use super::file;
 
-/// Returns whether a sink has this name.
-pub fn is_sink(name: &str) -> bool {
-    opener(name, 44_100).is_ok()
-}
-
-/// Returns a function that opens the device of this name.
-///
-/// # Errors
-///
-/// Fails if no sink has this name.
-pub fn opener(name: &str, rate: u32) -> anyhow::Result<Open> {
-    let file = |kind: &str| {
-        name.strip_prefix(kind)
-            .filter(|file| !file.is_empty())
-            .map(PathBuf::from)
-    };
-    Ok(match name {
-        "null" => Box::new(move || Ok(Box::new(Null::new(rate)) as Box<dyn Device>)),
+/// Returns a function that opens the device of this name, or `None` if it is not one of these.
+pub(super) fn opener(name: &str, rate: u32) -> Option<Open> {
+    Some(match name {
         "-" => Box::new(|| Ok(Box::new(Pipe::to_stdout()?) as Box<dyn Device>)),
         "pulse" => Box::new(move || pulse(rate)),
         "auto" => Box::new(move || pulse(rate).or_else(|why| any_program(&why, rate))),
         _ => {
-            if let Some(path) = file("wav:") {
-                Box::new(move || Ok(Box::new(WavFile::create(&path, rate)?) as Box<dyn Device>))
-            } else if let Some(path) = file("raw:") {
+            if let Some(path) = file(name, "raw:") {
                 Box::new(move || Ok(Box::new(Pipe::to_file(&path)?) as Box<dyn Device>))
-            } else if let Some(at) = PLAYERS.iter().position(|player| player.0 == name) {
-                Box::new(move || program(&PLAYERS[at..=at], rate))
             } else {
-                let message = format!("unknown sink {name}: {SINKS}");
-                return Err(Failure::new(Exit::Usage, message).into());
+                let at = PLAYERS.iter().position(|player| player.0 == name)?;
+                Box::new(move || program(&PLAYERS[at..=at], rate))
             }
         }
     })

@@ -134,7 +134,7 @@ impl ReportFlags {
         })?;
         open_reports.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
         if now > 0 && open_reports.any() {
-            open_reports.write(simulation.network(), simulation.vehicles_on_links(), now)?;
+            open_reports.write(simulation, simulation.vehicles_on_links(), now)?;
         }
         Ok(open_reports)
     }
@@ -172,17 +172,17 @@ impl OpenReports {
             return Ok(());
         }
         let events = simulation.take_events();
-        self.write(simulation.network(), events, simulation.now_ms())
+        self.write(simulation, events, simulation.now_ms())
     }
 
     /// Filters `events`, which happened before `now_ms`, and writes them to all reports.
     fn write(
         &mut self,
-        network: &Network,
+        simulation: &Simulation,
         mut events: Vec<Event>,
         now_ms: Ms,
     ) -> anyhow::Result<()> {
-        let filter = self.filter;
+        let (filter, network) = (self.filter, simulation.network());
         events.retain(|event| {
             event.at_ms < filter.until_ms && filter.matches_link(network, event.link)
         });
@@ -194,6 +194,7 @@ impl OpenReports {
         let labels = Labels {
             network,
             cars: &self.names,
+            simulation: Some(simulation),
         };
         for file in &mut self.files {
             let wanted = match &file.report {
@@ -214,6 +215,7 @@ impl OpenReports {
         let labels = Labels {
             network,
             cars: &names,
+            simulation: None,
         };
         for OpenReport {
             path,

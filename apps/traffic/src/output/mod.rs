@@ -22,7 +22,7 @@ pub use trips::Trips;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};
-use crate::sim::{Event, NO_ROAD};
+use crate::sim::{Event, NO_ROAD, Simulation};
 use std::io;
 
 /// The names of links and cars.
@@ -32,6 +32,9 @@ pub struct Labels<'a> {
     pub network: &'a Network,
     /// The names of the cars. If empty, cars are named by their numbers from 1.
     pub cars: &'a Names,
+    /// The simulation, after the events that the report takes. Its roads may have other speeds than
+    /// those of the network. Without it, reports use the speeds of the network.
+    pub simulation: Option<&'a Simulation>,
 }
 
 impl Labels<'_> {
@@ -41,6 +44,15 @@ impl Labels<'_> {
             return String::new();
         }
         escaped(&self.network.link_name(link)).into_owned()
+    }
+
+    /// Returns the free-flow time of a link since the last call of [`Report::take`]. A speed changes
+    /// only between two steps, so it is the same in the whole step.
+    fn free_flow_ms(&self, link: u32) -> Ms {
+        match self.simulation {
+            Some(simulation) => simulation.current_free_flow_ms(link),
+            None => self.network.free_flow_ms(link),
+        }
     }
 
     /// Returns the name of a car, escaped for an XML attribute.

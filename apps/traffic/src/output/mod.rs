@@ -5,6 +5,7 @@
 //! number of workers. Complete dumps have made other simulators ten times slower. A [`Filter`]
 //! therefore selects the events that you need.
 
+mod detectors;
 mod edges;
 mod events;
 mod fcd;
@@ -12,13 +13,16 @@ mod fcd;
 mod picture;
 mod queue;
 mod trips;
+mod turns;
 
+pub use detectors::{Detector, Detectors, Kind, detectors};
 pub use edges::Edges;
 pub use events::{Events, Table};
 pub use fcd::Fcd;
 #[cfg(feature = "cli")]
 pub use picture::Picture;
 pub use trips::Trips;
+pub use turns::Turns;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};

@@ -361,7 +361,7 @@ pub(super) struct Message {
 }
 
 /// The cars that wait to enter a link, because they begin a trip there, or because they have
-/// stepped aside and the link is closed.
+/// stepped aside and wait for the link.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EntryQueue {
     /// The last car, in a ring.

@@ -103,11 +103,17 @@ impl Work<'_> {
         self.begin(entry, first, now);
     }
 
-    /// Lets a car that has stepped aside drive past a full link, in the time of free flow. Nothing
-    /// passes a closed link, so the car waits there.
+    /// Lets a car that has stepped aside drive past a full link, in the time of free flow.
+    ///
+    /// The car waits in the entry queue instead if the link is closed, if it has room, or if its
+    /// capacity is so low that it is normal to wait. Otherwise more cars than the capacity of the
+    /// link would pass.
     pub fn drive_past(&mut self, entry: u16, car: u32, now: Ms) {
+        self.tile.absorb_holes(entry, now);
+        let needed = self.tile.needed_places(ENTRY_QUEUE, entry);
         let record = &self.tile.entries[usize::from(entry)];
-        if record.next_in == LinkEntry::CLOSED {
+        let is_slow = record.headway_ms > self.rules.physics.stuck_ms / 10;
+        if record.next_in == LinkEntry::CLOSED || is_slow || record.free_storage >= needed {
             return self.join_entry_queue(entry, car, now);
         }
         let (down, at) = (record.down, now + record.free_flow_ms());

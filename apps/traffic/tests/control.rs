@@ -62,7 +62,7 @@ fn change(simulation: &mut Simulation, pool: &Pool, stream: &mut Stream) {
     };
     let link = road(stream);
     let car = stream.below(simulation.plans().len() as u64) as u32;
-    match stream.below(8) {
+    match stream.below(9) {
         0 => simulation.set_closed(link, true).unwrap(),
         1 => {
             for link in 0..roads as u32 {
@@ -91,7 +91,15 @@ fn change(simulation: &mut Simulation, pool: &Pool, stream: &mut Stream) {
         }
         6 => {
             let slow = network.links()[link as usize].speed_mm_s / 3;
+            let other = road(stream);
             simulation.set_speed(link, Some(slow)).unwrap();
+            simulation.set_headway(other, Some(5000)).unwrap();
+        }
+        7 => {
+            for link in 0..roads as u32 {
+                simulation.set_speed(link, None).unwrap();
+                simulation.set_headway(link, None).unwrap();
+            }
         }
         _ => {
             let junction = network.links()[link as usize].to;

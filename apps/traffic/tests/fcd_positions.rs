@@ -22,6 +22,7 @@ fn queued_cars_stand_at_their_queue_position() {
         let labels = Labels {
             network: &network,
             cars: &Names::default(),
+            simulation: None,
         };
         let (mut all, mut some) = (Vec::new(), Vec::new());
         let mut fcd = Fcd::new(&mut all, 0, 1000, NEWELL, 1);

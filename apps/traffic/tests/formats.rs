@@ -240,6 +240,7 @@ fn reports_match_the_formats_of_sumo_and_matsim() {
     let labels = Labels {
         network: &network,
         cars: &demand.names,
+        simulation: None,
     };
     let mut all = Vec::new();
     for _ in 0..12 {

@@ -32,7 +32,13 @@ enum Change {
 pub struct Incidents {
     all: Vec<Incident>,
     next: usize,
+    /// The roads that are closed now.
+    closed: Vec<u32>,
 }
+
+/// The time after which we look again for cars that want to use a closed road, because cars depart
+/// all the time.
+const LOOK_AGAIN_MS: Ms = 10_000;
 
 impl Incidents {
     /// Reads a time table. Incidents before `now_ms` have happened already, because the run resumes
@@ -55,12 +61,18 @@ impl Incidents {
         // The sort is stable, so incidents at the same time keep their order.
         all.sort_by_key(|incident| incident.at_ms);
         let next = all.partition_point(|incident| incident.at_ms < now_ms);
-        Ok(Self { all, next })
+        let mut closed = Vec::new();
+        for incident in &all[..next] {
+            note(&mut closed, incident);
+        }
+        Ok(Self { all, next, closed })
     }
 
-    /// Returns the time of the next incident.
-    pub fn next_ms(&self) -> Option<Ms> {
-        Some(self.all.get(self.next)?.at_ms)
+    /// Returns the time at which [`apply`](Self::apply) must be called next.
+    pub fn next_ms(&self, now_ms: Ms) -> Option<Ms> {
+        let incident = self.all.get(self.next).map(|incident| incident.at_ms);
+        let again = (!self.closed.is_empty()).then(|| (now_ms / LOOK_AGAIN_MS + 1) * LOOK_AGAIN_MS);
+        incident.into_iter().chain(again).min()
     }
 
     /// Applies all incidents up to now. Cars that wanted to use a closed road take another way, if
@@ -79,11 +91,27 @@ impl Incidents {
                 Change::Speed(speed_mm_s) => simulation.set_speed(link, speed_mm_s),
             };
             changed.map_err(|error| bad_data(error.to_string()))?;
+            note(&mut self.closed, &incident);
             if matches!(incident.change, Change::Close) {
                 simulation.reroute_around(pool, link);
             }
         }
+        // The times do not depend on where a run begins, so a resumed run has the same result.
+        if simulation.now_ms().is_multiple_of(LOOK_AGAIN_MS) {
+            for &link in &self.closed {
+                simulation.reroute_around(pool, link);
+            }
+        }
         Ok(())
+    }
+}
+
+/// Updates the list of closed roads.
+fn note(closed: &mut Vec<u32>, incident: &Incident) {
+    match incident.change {
+        Change::Close if !closed.contains(&incident.link) => closed.push(incident.link),
+        Change::Open => closed.retain(|&link| link != incident.link),
+        _ => {}
     }
 }
 

@@ -48,7 +48,7 @@ impl Steps<'_> {
         while done < self.ticks && !self.interrupt.requested() {
             let mut incidents = self.incidents.borrow_mut();
             incidents.apply(simulation, pool)?;
-            let next = incidents.next_ms();
+            let next = incidents.next_ms(simulation.now_ms());
             let to_incident = next.map_or(u32::MAX, |next| {
                 (next - simulation.now_ms()).div_ceil(TICK_MS)
             });

@@ -7,10 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use creel_traffic::network::{Ms, Names, Network};
-use creel_traffic::output::{Edges, Events, Fcd, Filter, Labels, Report, Table, Trips};
+use creel_traffic::output::{
+    Detector, Detectors, Edges, Events, Fcd, Filter, Kind, Labels, Report, Table, Trips, Turns,
+    detectors,
+};
 use creel_traffic::sim::{Event, Simulation};
 
 use super::output_file::{OutputFile, cannot_write};
+use super::scene::Scene;
 use super::seconds;
 
 /// The report files and the filters that select their content.
@@ -27,14 +31,28 @@ pub struct ReportFlags {
     /// waiting car is at its place in the queue
     #[arg(long, value_name = "FILE")]
     fcd: Option<PathBuf>,
-    /// Write SUMO trip information to FILE: departure, arrival, length and lost time of each trip
-    /// that has ended
+    /// Write SUMO trip information to FILE: departure, arrival, length, waiting time and lost time of
+    /// each trip that has ended
     #[arg(long, value_name = "FILE")]
     tripinfo: Option<PathBuf>,
+    /// Write turn counts to FILE as SUMO edge relations: the number of cars from each road to each
+    /// next road, per interval
+    #[arg(long, value_name = "FILE")]
+    turn_counts: Option<PathBuf>,
+    /// Read detectors from FILE, one of SUMO's additional files. Only its induction loops (E1) and
+    /// lane area detectors (E2) are used
+    #[arg(long, value_name = "FILE")]
+    detectors: Option<PathBuf>,
+    /// Write the counts of all induction loops (E1) to FILE
+    #[arg(long, value_name = "FILE", requires = "detectors")]
+    e1: Option<PathBuf>,
+    /// Write the counts of all lane area detectors (E2) to FILE
+    #[arg(long, value_name = "FILE", requires = "detectors")]
+    e2: Option<PathBuf>,
     /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
-    /// Use intervals of TIME in edge data. As in all flags, a number without a unit is in seconds
+    /// Use intervals of TIME in edge data and turn counts. As in all flags, a number without a unit is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 300, value_parser = seconds::<1, 1_000_000>)]
     interval: u32,
     /// Report only what happens at or after TIME
@@ -93,13 +111,25 @@ impl ReportFlags {
     /// Returns the paths of all requested report files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let files = [&self.events, &self.edge_data, &self.fcd, &self.tripinfo];
-        let files = files.into_iter().chain([&self.events_csv]);
+        let more = [&self.events_csv, &self.turn_counts, &self.e1, &self.e2];
+        let files = files.into_iter().chain(more);
         files.filter_map(|file| file.as_deref())
+    }
+
+    /// Returns the paths of all files that are read.
+    pub fn inputs(&self) -> impl Iterator<Item = &Path> {
+        self.detectors.as_deref().into_iter()
     }
 
     /// Opens all files. They get their final names when they are complete. If the simulation
     /// resumes from a snapshot, the reports begin with the cars that are on the roads at that time.
-    pub fn open(&self, names: Names, simulation: &Simulation) -> anyhow::Result<OpenReports> {
+    pub fn open(
+        &self,
+        names: Names,
+        simulation: &Simulation,
+        scene: &Scene,
+        quiet: bool,
+    ) -> anyhow::Result<OpenReports> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
                 "the reports would be empty: --until must be later than --from",
@@ -132,9 +162,31 @@ impl ReportFlags {
         open_reports.open(self.tripinfo.as_deref(), |to| {
             Box::new(Trips::new(to, from))
         })?;
+        open_reports.open(self.turn_counts.as_deref(), |to| {
+            Box::new(Turns::new(to, from, interval))
+        })?;
+        if let Some(path) = &self.detectors {
+            let cannot_read = || format!("cannot read {}", path.display());
+            let text = std::fs::read_to_string(path).with_context(cannot_read)?;
+            let read = detectors(&text, simulation.network());
+            let read = read.map_err(|error| super::bad_data(format!("{}: {error}", cannot_read())));
+            let (all, unused) = read?;
+            scene.report_unused(path, &unused, quiet)?;
+            let is_loop = |one: &Detector| one.kind == Kind::Loop;
+            let (loops, areas): (Vec<_>, Vec<_>) = all.into_iter().partition(is_loop);
+            for (file, all, kind) in [(&self.e1, loops, "E1"), (&self.e2, areas, "E2")] {
+                if file.is_some() && all.is_empty() {
+                    let reason = format!("{} has no detector of kind {kind}", path.display());
+                    return Err(super::bad_data(reason));
+                }
+                open_reports.open(file.as_deref(), |to| {
+                    Box::new(Detectors::new(to, all, from, physics))
+                })?;
+            }
+        }
         open_reports.open(self.events_csv.as_deref(), |to| Box::new(Table::new(to)))?;
         if now > 0 && open_reports.any() {
-            open_reports.write(simulation.network(), simulation.vehicles_on_links(), now)?;
+            open_reports.write(simulation, simulation.vehicles_on_links(), now)?;
         }
         Ok(open_reports)
     }
@@ -172,17 +224,17 @@ impl OpenReports {
             return Ok(());
         }
         let events = simulation.take_events();
-        self.write(simulation.network(), events, simulation.now_ms())
+        self.write(simulation, events, simulation.now_ms())
     }
 
     /// Filters `events`, which happened before `now_ms`, and writes them to all reports.
     fn write(
         &mut self,
-        network: &Network,
+        simulation: &Simulation,
         mut events: Vec<Event>,
         now_ms: Ms,
     ) -> anyhow::Result<()> {
-        let filter = self.filter;
+        let (filter, network) = (self.filter, simulation.network());
         events.retain(|event| {
             event.at_ms < filter.until_ms && filter.matches_link(network, event.link)
         });
@@ -194,6 +246,7 @@ impl OpenReports {
         let labels = Labels {
             network,
             cars: &self.names,
+            simulation: Some(simulation),
         };
         for file in &mut self.files {
             let wanted = match &file.report {
@@ -214,6 +267,7 @@ impl OpenReports {
         let labels = Labels {
             network,
             cars: &names,
+            simulation: None,
         };
         for OpenReport {
             path,

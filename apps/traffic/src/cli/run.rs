@@ -97,6 +97,7 @@ impl Run {
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
         let incidents = self.incidents.as_deref();
         let read = self.scene.files().chain(goes_on).chain(incidents);
+        let read = read.chain(self.reports.inputs());
         output_file::check_distinct(self.reports.files().chain(self.snapshot.as_deref()), read)?;
         self.snapshot
             .as_deref()
@@ -113,7 +114,9 @@ impl Run {
         super::check_end(&simulation, self.seconds)?;
         let before = (simulation.vehicle_seconds(), simulation.tally().crossings);
         let begun = (Instant::now(), cpu_seconds());
-        let mut open_reports = self.reports.open(names, &simulation)?;
+        let mut open_reports = self
+            .reports
+            .open(names, &simulation, &self.scene, common.quiet)?;
         simulation.record_events(open_reports.any());
         let ticks_run = self.advance(
             &mut simulation,

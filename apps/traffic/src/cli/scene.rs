@@ -475,7 +475,7 @@ impl Scene {
     }
 
     /// Reports the parts of a file that were not used. With `--strict`, they are an error.
-    fn report_unused(&self, path: &Path, unused: &Unused, quiet: bool) -> anyhow::Result<()> {
+    pub fn report_unused(&self, path: &Path, unused: &Unused, quiet: bool) -> anyhow::Result<()> {
         if unused.is_empty() {
             return Ok(());
         }

@@ -61,8 +61,8 @@ pub struct Physics {
     /// The critical gaps and follow-up times at priority junctions.
     pub gaps: Gaps,
     /// The time after which a blocked car steps aside. Such a car is the first on its link and
-    /// finds no storage on the next link. It leaves its link and joins the entry queue of the next
-    /// one.
+    /// finds no storage on the next link. It drives past the full links ahead, and returns to the
+    /// road where there is room.
     pub stuck_ms: Ms,
     /// The share of the flow capacity that is available, in parts per million. For example, use
     /// 100,000 if the demand is a sample of 10 percent.

@@ -81,7 +81,7 @@ impl<W: Write> Report for Events<W> {
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
                 // MATSim has no such event. The next event of the car shows where it is.
-                EventKind::SteppedAside => {}
+                EventKind::SteppedAside | EventKind::Rerouted => {}
                 EventKind::Removed => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"stuckAndAbort\" person=\"{car}\" link=\"{link}\" legMode=\"car\"/>"
@@ -147,6 +147,7 @@ impl<W: Write> Report for Table<W> {
                 EventKind::Departed => "departed",
                 EventKind::Entered => "entered",
                 EventKind::Removed => "removed",
+                EventKind::Rerouted => "rerouted",
             };
             let road = match event.link {
                 crate::sim::NO_ROAD => String::new(),

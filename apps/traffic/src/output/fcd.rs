@@ -26,6 +26,8 @@ pub struct Fcd<W: Write> {
     /// The link of each car, and the number of the car in that link's queue.
     cars: BTreeMap<u32, (u32, u64)>,
     roads: HashMap<u32, Queue>,
+    /// The time up to which all events are known.
+    known_ms: Ms,
 }
 
 impl<W: Write> Fcd<W> {
@@ -42,6 +44,7 @@ impl<W: Write> Fcd<W> {
             places: Vec::new(),
             cars: BTreeMap::new(),
             roads: HashMap::new(),
+            known_ms: 0,
         }
     }
 
@@ -91,6 +94,12 @@ impl<W: Write> Report for Fcd<W> {
         if self.places.is_empty() {
             self.places = labels.network.coordinates_m();
         }
+        if labels.simulation.is_some() {
+            for (&link, road) in &mut self.roads {
+                road.set_free_flow_ms(labels.free_flow_ms(link), self.known_ms);
+            }
+        }
+        self.known_ms = self.known_ms.max(until_ms);
         for &Event {
             at_ms,
             car,
@@ -101,7 +110,8 @@ impl<W: Write> Report for Fcd<W> {
             self.steps(labels, at_ms)?;
             match kind {
                 EventKind::Entered => {
-                    let new = || Queue::new(labels.network, link, &self.physics);
+                    let free_flow_ms = labels.free_flow_ms(link);
+                    let new = || Queue::new(labels.network, link, &self.physics, free_flow_ms);
                     let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
                     self.cars.insert(car, (link, number));
                 }

@@ -5,6 +5,7 @@
 //! number of workers. Complete dumps have made other simulators ten times slower. A [`Filter`]
 //! therefore selects the events that you need.
 
+mod detectors;
 mod edges;
 mod events;
 mod fcd;
@@ -12,17 +13,20 @@ mod fcd;
 mod picture;
 mod queue;
 mod trips;
+mod turns;
 
+pub use detectors::{Detector, Detectors, Kind, detectors};
 pub use edges::Edges;
 pub use events::{Events, Table};
 pub use fcd::Fcd;
 #[cfg(feature = "cli")]
 pub use picture::Picture;
 pub use trips::Trips;
+pub use turns::Turns;
 
 use crate::network::write::escaped;
 use crate::network::{Ms, Names, Network};
-use crate::sim::{Event, NO_ROAD};
+use crate::sim::{Event, NO_ROAD, Simulation};
 use std::io;
 
 /// The names of links and cars.
@@ -32,6 +36,9 @@ pub struct Labels<'a> {
     pub network: &'a Network,
     /// The names of the cars. If empty, cars are named by their numbers from 1.
     pub cars: &'a Names,
+    /// The simulation, after the events that the report takes. Its roads may have other speeds than
+    /// those of the network. Without it, reports use the speeds of the network.
+    pub simulation: Option<&'a Simulation>,
 }
 
 impl Labels<'_> {
@@ -41,6 +48,15 @@ impl Labels<'_> {
             return String::new();
         }
         escaped(&self.network.link_name(link)).into_owned()
+    }
+
+    /// Returns the free-flow time of a link since the last call of [`Report::take`]. A speed changes
+    /// only between two steps, so it is the same in the whole step.
+    fn free_flow_ms(&self, link: u32) -> Ms {
+        match self.simulation {
+            Some(simulation) => simulation.current_free_flow_ms(link),
+            None => self.network.free_flow_ms(link),
+        }
     }
 
     /// Returns the name of a car, escaped for an XML attribute.

@@ -23,10 +23,10 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(network: &Network, link: u32, physics: &Physics) -> Self {
+    fn of(network: &Network, link: u32, physics: &Physics, free_flow_ms: Ms) -> Self {
         let (road, flow) = (network.links()[link as usize], network.flow(link, physics));
         let length = f64::from(road.length_mm) / 1000.0;
-        let speed = length * 1000.0 / f64::from(flow.free_flow_ms);
+        let speed = length * 1000.0 / f64::from(free_flow_ms);
         let rows = flow.storage.div_ceil(u16::from(road.lanes));
         // A short link can hold more cars than its length allows. Its cars then stand closer
         // together.
@@ -45,10 +45,20 @@ impl Shape {
     }
 }
 
+/// A free speed, and the time since which it is valid.
+#[derive(Clone, Copy, Debug)]
+struct Speed {
+    since: f64,
+    /// The distance that a car at free speed drives from time 0 to then.
+    driven: f64,
+    speed: f64,
+}
+
 /// A car that is or was on the link.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
-    entered_ms: Ms,
+    /// The distance that a car at free speed has driven from time 0 to the entry of this car.
+    entered: f64,
     left_ms: Option<Ms>,
 }
 
@@ -68,6 +78,9 @@ pub(super) struct Spot {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     shape: Shape,
+    free_flow_ms: Ms,
+    /// The free speeds so far. The first one is valid from time 0 on.
+    speeds: Vec<Speed>,
     /// The number of the first car in `cars`. Cars are counted from the first car that ever
     /// entered.
     first: u64,
@@ -75,18 +88,86 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub fn new(network: &Network, link: u32, physics: &Physics) -> Self {
+    pub fn new(network: &Network, link: u32, physics: &Physics, free_flow_ms: Ms) -> Self {
+        let shape = Shape::of(network, link, physics, free_flow_ms);
         Self {
-            shape: Shape::of(network, link, physics),
+            shape,
+            free_flow_ms,
+            speeds: vec![Speed {
+                since: 0.0,
+                driven: 0.0,
+                speed: shape.speed,
+            }],
             first: 0,
             cars: VecDeque::new(),
         }
     }
 
+    /// Sets the free-flow time, and thereby the speed, from `at_ms` on.
+    pub fn set_free_flow_ms(&mut self, free_flow_ms: Ms, at_ms: Ms) {
+        if free_flow_ms == self.free_flow_ms {
+            return;
+        }
+        let driven = self.driven_until(f64::from(at_ms) / 1000.0);
+        self.free_flow_ms = free_flow_ms;
+        self.shape.speed = self.shape.length * 1000.0 / f64::from(free_flow_ms);
+        self.speeds.push(Speed {
+            since: f64::from(at_ms) / 1000.0,
+            driven,
+            speed: self.shape.speed,
+        });
+    }
+
+    /// Returns the distance that a car at free speed drives from time 0 to `at`.
+    fn driven_until(&self, at: f64) -> f64 {
+        let index = self.speeds.partition_point(|speed| speed.since <= at);
+        let speed = self.speeds[index.max(1) - 1];
+        speed.driven + (at - speed.since) * speed.speed
+    }
+
+    /// Returns the time at which a car at free speed has driven this distance since time 0.
+    fn time_of(&self, driven: f64) -> f64 {
+        let index = self.speeds.partition_point(|speed| speed.driven <= driven);
+        let speed = self.speeds[index.max(1) - 1];
+        speed.since + (driven - speed.driven) / speed.speed
+    }
+
+    /// Returns the time in seconds at which the front of a car passes a place, if it is known. The
+    /// place may be behind the end of the link, because the rear of a car follows its front.
+    pub fn passes(&self, car: u64, pos: f64) -> Option<f64> {
+        let shape = self.shape;
+        let mut index = usize::try_from(car.checked_sub(self.first)?).ok()?;
+        let mut at = self.time_of(self.cars.get(index)?.entered + pos.min(shape.length));
+        let mut rows = 0.0;
+        loop {
+            // A place that the car can reach only after this car ahead has left.
+            let most = shape.length - rows * shape.spacing;
+            if most < pos {
+                let left = f64::from(self.cars[index].left_ms?) / 1000.0;
+                at = at.max(left + rows * shape.reaction + (pos - most) / shape.speed);
+            }
+            if index < shape.lanes {
+                return Some(at);
+            }
+            index -= shape.lanes;
+            rows += 1.0;
+        }
+    }
+
+    /// Returns the current free speed in metres per second.
+    pub fn speed(&self) -> f64 {
+        self.shape.speed
+    }
+
+    /// Returns the lane of a car.
+    pub fn lane(&self, car: u64) -> u8 {
+        (car % self.shape.lanes as u64) as u8
+    }
+
     /// Adds a car that enters, and returns its number.
     pub fn enter(&mut self, at_ms: Ms) -> u64 {
         self.cars.push_back(Passage {
-            entered_ms: at_ms,
+            entered: self.driven_until(f64::from(at_ms) / 1000.0),
             left_ms: None,
         });
         self.first + self.cars.len() as u64 - 1
@@ -117,7 +198,7 @@ impl Queue {
         let mut index = (car - self.first) as usize;
         // Start with the free-flow position. Then limit it by each car ahead in the same lane,
         // beginning with the car itself, which is limited by the end of the link.
-        let mut pos = seconds(self.cars[index].entered_ms) * speed;
+        let mut pos = self.driven_until(f64::from(now_ms) / 1000.0) - self.cars[index].entered;
         let mut drives = speed;
         let mut rows = 0.0;
         loop {
@@ -137,7 +218,7 @@ impl Queue {
         Spot {
             pos: pos.max(0.0),
             speed: drives,
-            lane: (car % lanes as u64) as u8,
+            lane: self.lane(car),
         }
     }
 }

@@ -16,6 +16,14 @@ struct Trip {
     length_mm: u64,
     /// The time that the roads take in free flow.
     free_ms: u64,
+    /// The speed at the beginning of the trip and on the last road, in metres per second.
+    speeds: [f64; 2],
+    /// The time at which the car reaches the end of its road in free flow.
+    due_ms: Ms,
+    /// The time for which the car has waited at the ends of roads, and how often.
+    waited_ms: u64,
+    waits: u32,
+    reroutes: u32,
 }
 
 /// SUMO's `tripinfo`: departure, arrival, length and lost time of each trip that has ended.
@@ -53,18 +61,27 @@ impl<W: Write> Trips<W> {
         };
         let took_ms = event.at_ms - entered_ms;
         let lost_ms = u64::from(took_ms).saturating_sub(trip.free_ms) as Ms;
+        let last = labels.network.links()[event.link as usize];
+        // The model has no lanes and no acceleration. All cars use lane 0 here, and begin and end a
+        // trip at free speed.
         writeln!(
             self.to,
-            "    <tripinfo id=\"{}\" depart=\"{}\" departEdge=\"{}\" departDelay=\"{}\" arrival=\"{}\" arrivalEdge=\"{}\" duration=\"{}\" routeLength=\"{:.2}\" timeLoss=\"{}\"/>",
+            "    <tripinfo id=\"{}\" depart=\"{}\" departLane=\"{}_0\" departPos=\"0.00\" departSpeed=\"{:.2}\" departDelay=\"{}\" arrival=\"{}\" arrivalLane=\"{}_0\" arrivalPos=\"{:.2}\" arrivalSpeed=\"{:.2}\" duration=\"{}\" routeLength=\"{:.2}\" waitingTime=\"{}\" waitingCount=\"{}\" stopTime=\"0.00\" timeLoss=\"{}\" rerouteNo=\"{}\" devices=\"\" vType=\"car\" speedFactor=\"1.00\" vaporized=\"\"/>",
             labels.car(event.car),
             seconds(entered_ms),
             labels.road(first),
+            trip.speeds[0],
             seconds(entered_ms - trip.wanted_ms),
             seconds(event.at_ms),
             labels.road(event.link),
+            f64::from(last.length_mm) / 1000.0,
+            trip.speeds[1],
             seconds(took_ms),
             trip.length_mm as f64 / 1000.0,
-            seconds(lost_ms)
+            seconds(trip.waited_ms as Ms),
+            trip.waits,
+            seconds(lost_ms),
+            trip.reroutes
         )
     }
 }
@@ -92,10 +109,28 @@ impl<W: Write> Report for Trips<W> {
                     // A car that was on a road when the report began has no known departure.
                     if let Some(trip) = self.trips.get_mut(&car) {
                         trip.entered.get_or_insert((at_ms, link));
-                        trip.length_mm +=
-                            u64::from(labels.network.links()[link as usize].length_mm);
-                        trip.free_ms += u64::from(labels.network.free_flow_ms(link));
+                        let length_mm = labels.network.links()[link as usize].length_mm;
+                        let free_ms = labels.free_flow_ms(link);
+                        let speed = f64::from(length_mm) / f64::from(free_ms);
+                        if trip.length_mm == 0 {
+                            trip.speeds[0] = speed;
+                        }
+                        trip.speeds[1] = speed;
+                        trip.length_mm += u64::from(length_mm);
+                        trip.free_ms += u64::from(free_ms);
+                        trip.due_ms = at_ms + free_ms;
                     }
+                }
+                EventKind::Left => {
+                    let trip = self.trips.get_mut(&car);
+                    if let Some(trip) = trip.filter(|trip| at_ms > trip.due_ms) {
+                        trip.waited_ms += u64::from(at_ms - trip.due_ms);
+                        trip.waits += 1;
+                    }
+                }
+                EventKind::Rerouted => {
+                    let trip = self.trips.get_mut(&car);
+                    trip.into_iter().for_each(|trip| trip.reroutes += 1);
                 }
                 EventKind::Arrived => {
                     let trip = self.trips.remove(&car);
@@ -104,7 +139,7 @@ impl<W: Write> Report for Trips<W> {
                     }
                 }
                 EventKind::Removed => _ = self.trips.remove(&car),
-                EventKind::Left | EventKind::SteppedAside => {}
+                EventKind::SteppedAside => {}
             }
         }
         Ok(())

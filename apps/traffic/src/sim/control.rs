@@ -24,6 +24,8 @@ pub enum Whereabouts {
     Entering(u32),
     /// The car is on this link.
     OnRoad(u32),
+    /// The car has stepped aside and drives past this link.
+    Aside(u32),
     /// The car has ended its last trip, or it was removed.
     Done,
 }
@@ -58,7 +60,11 @@ impl Simulation {
             }
             Some(Found::Driving { tile, car }) => {
                 let tile = &self.tiles[tile];
-                Whereabouts::OnRoad(tile.link_of_exit(tile.cars[car].exit))
+                let link = tile.link_of_exit(tile.cars[car].exit);
+                match tile.cars[car].is_aside() {
+                    true => Whereabouts::Aside(link),
+                    false => Whereabouts::OnRoad(link),
+                }
             }
             Some(Found::Waiting { tile, exit, .. }) => {
                 Whereabouts::OnRoad(self.tiles[tile].link_of_exit(exit))
@@ -125,6 +131,18 @@ impl Simulation {
             Ok((tile, entry)) => self.tiles[tile].entries[usize::from(entry)].free_flow_ms(),
             Err(_) => 0,
         }
+    }
+
+    /// Returns the speed limit of a link in metres per second, which is lower than that of the
+    /// network after [`set_speed`](Self::set_speed). It is 0 if the link does not exist.
+    pub fn current_speed(&self, link: u32) -> f64 {
+        let Some(road) = self.network.links().get(link as usize) else {
+            return 0.0;
+        };
+        let own_ms = self.network.flow(link, &self.rules.physics).free_flow_ms;
+        let longer_ms = self.current_free_flow_ms(link) - own_ms;
+        let length = f64::from(road.length_mm);
+        length / (length * 1000.0 / f64::from(road.speed_mm_s) + f64::from(longer_ms))
     }
 
     /// Adds a car that departs now and drives along `links`. Returns its number.
@@ -199,14 +217,18 @@ impl Simulation {
             Found::Driving { tile, car } => {
                 let number = tile;
                 let tile = &mut self.tiles[tile];
-                let exit = tile.cars[car].exit;
+                let Car { exit, .. } = tile.cars[car];
+                let is_aside = tile.cars[car].is_aside();
                 tile.arrival_wheel.remove(&mut tile.cars, car);
-                if tile.exits[usize::from(exit)].flags & LinkExit::WATCHED != 0 {
+                if !is_aside && tile.exits[usize::from(exit)].flags & LinkExit::WATCHED != 0 {
                     tile.unwatch(exit, car);
                 }
                 tile.cars.remove(car);
                 let link = tile.link_of_exit(exit);
-                self.free_place(number, exit);
+                match is_aside {
+                    true => tile.tally.waiting_to_enter -= 1,
+                    false => self.free_place(number, exit),
+                }
                 (number, link)
             }
             Found::Waiting { tile, exit, car } => {
@@ -302,6 +324,9 @@ impl Simulation {
             ));
         }
         let route = Route::pack(&self.network, links)?;
+        if self.rules.detours.is_full() {
+            self.collect_detours();
+        }
         let record = self.tiles[number].cars[place];
         let (back, goal) = self.end_of_trip(from, record);
         let end = links
@@ -325,6 +350,14 @@ impl Simulation {
         car.turns = words[0];
         car.place = self.rules.detours.add(words, back);
         tile.tally.rerouted += 1;
+        if let Some(events) = &mut tile.recorded_events {
+            events.push(Event {
+                at_ms: now,
+                car: name - 1,
+                kind: EventKind::Rerouted,
+                link,
+            });
+        }
         Ok(())
     }
 
@@ -347,13 +380,21 @@ impl Simulation {
         }
     }
 
-    /// Returns the remaining links of the trip of a car that is on a link, without that link.
+    /// Returns the remaining links of the trip of a car that is on a link or waits to enter it,
+    /// without that link.
     pub fn route_of(&self, car: u32) -> Option<Vec<u32>> {
         match self.find(car)? {
             Found::Driving { tile, car } | Found::Waiting { tile, car, .. } => {
-                Some(self.rest_of_trip(&self.tiles[tile], car).0)
+                let tile = &self.tiles[tile];
+                let car = tile.cars[car];
+                Some(self.rest_of_trip(car, tile.link_of_exit(car.exit)).0)
             }
-            _ => None,
+            Found::Queue { tile, index, car } => {
+                let tile = &self.tiles[tile];
+                let link = tile.first_link + u32::from(tile.entry_queues[index].entry);
+                Some(self.rest_of_trip(tile.cars[car], link).0)
+            }
+            Found::Departure { .. } => None,
         }
     }
 
@@ -369,7 +410,9 @@ impl Simulation {
         junction: u32,
     ) -> Result<(), NetworkError> {
         let from = match self.whereabouts(car) {
-            Some(Whereabouts::OnRoad(link) | Whereabouts::Entering(link)) => link,
+            Some(
+                Whereabouts::OnRoad(link) | Whereabouts::Entering(link) | Whereabouts::Aside(link),
+            ) => link,
             _ => return fail(format!("car {} is not on its way", car + 1)),
         };
         let from = self.network.links()[from as usize].to;

@@ -20,7 +20,13 @@ pub(super) const DETOUR_WORDS_MAX: usize = (1 << 31) - 2;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Detours {
     words: Vec<u32>,
+    /// The number of words that were in use when the unused detours were last removed.
+    #[serde(skip)]
+    used: usize,
 }
+
+/// The number of words from which we remove unused detours.
+const COLLECT_FROM: usize = 1 << 16;
 
 impl Detours {
     /// Adds a detour and returns its place.
@@ -29,6 +35,17 @@ impl Detours {
         self.words.extend(words);
         self.words.push(BACK | back);
         DETOURS + begin
+    }
+
+    /// Returns whether so many detours have been added that it is time to remove the unused ones.
+    pub fn is_full(&self) -> bool {
+        self.words.len() > COLLECT_FROM.max(2 * self.used)
+    }
+
+    /// Marks that all detours are in use.
+    pub fn collected(mut self) -> Self {
+        self.used = self.words.len();
+        self
     }
 
     /// Returns the number of words.

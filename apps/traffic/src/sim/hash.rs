@@ -21,7 +21,7 @@ impl Tile {
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
-    /// Calls `f` for each car on a link that ends in this tile.
+    /// Calls `f` for each car on a link that ends in this tile, or that drives past such a link.
     pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
         self.arrival_wheel
             .each(&self.cars, |place| f(self.cars[place]));
@@ -46,7 +46,7 @@ impl Tile {
             add(&[
                 1,
                 simulation.rules.route_hash(car.place),
-                name(self.link_of_exit(car.exit)),
+                name(self.link_of_exit(car.exit)) | u64::from(car.is_aside()) << 63,
                 u64::from(car.at),
                 u64::from(car.turns),
             ]);
@@ -189,9 +189,12 @@ impl Simulation {
     /// Returns a description of the first violated invariant.
     pub fn check(&self) -> Result<(), String> {
         let mut on_road = vec![0_u32; self.network.links().len()];
-        let (mut waiting_to_enter, mut idle) = (0, 0);
+        let (mut waiting_to_enter, mut idle) = (0_i64, 0);
         for tile in &self.tiles {
-            tile.for_each_car(|car| on_road[tile.link_of_exit(car.exit) as usize] += 1);
+            tile.for_each_car(|car| match car.is_aside() {
+                true => waiting_to_enter += 1,
+                false => on_road[tile.link_of_exit(car.exit) as usize] += 1,
+            });
             waiting_to_enter += tile
                 .entry_queues
                 .iter()

@@ -11,6 +11,9 @@ use crate::network::Ms;
 impl Work<'_> {
     /// Handles a car that arrives at the end of its link.
     pub fn arrive(&mut self, exit: u16, car: u32, now: Ms) {
+        if exit & ASIDE16 != 0 {
+            return self.return_to_road(exit, car, now);
+        }
         self.tile.tally.waiting += 1;
         self.tile.tally.waited_ms -= i64::from(now);
         if self.tile.exits[usize::from(exit)].flags & LinkExit::WATCHED != 0 {
@@ -132,7 +135,7 @@ impl Work<'_> {
     }
 
     /// Handles the stuck timer. If the first car has been blocked for too long, it steps aside: it
-    /// leaves the link and joins the entry queue of its next link.
+    /// leaves the link and drives past the next one.
     pub fn on_stuck_timeout(&mut self, exit: u16, now: Ms) {
         let record = &mut self.tile.exits[usize::from(exit)];
         record.flags &= !LinkExit::STUCK_TIMER;
@@ -158,7 +161,7 @@ impl Work<'_> {
         self.tile.tally.vehicle_ms += i64::from(now);
         let link = self.tile.first_link + u32::from(entry);
         self.record_event(now, car.place, EventKind::SteppedAside, link);
-        self.join_entry_queue(entry, first, now);
+        self.drive_past(entry, first, now);
         self.serve(exit, now, false);
     }
 }

@@ -64,7 +64,8 @@ pub struct Tally {
     /// The number of cars on links. The value of a single tile can be negative, because cars move
     /// between tiles.
     pub moving: i64,
-    /// The number of cars in entry queues.
+    /// The number of cars in entry queues, and of cars that drive past full links because they have
+    /// stepped aside.
     pub waiting_to_enter: i64,
     /// The number of cars between two trips, or before their first trip.
     pub idle: i64,
@@ -134,8 +135,7 @@ pub struct Event {
 pub enum EventKind {
     /// The car left a link at its end.
     Left,
-    /// The car was blocked for too long. It left the link and joined the entry queue of its next
-    /// link.
+    /// The car was blocked for too long. It left the link and drives past the full links ahead.
     SteppedAside,
     /// A trip ended.
     Arrived,
@@ -145,6 +145,8 @@ pub enum EventKind {
     Entered,
     /// [`Simulation::remove`] removed the car from this link, or from its entry queue.
     Removed,
+    /// The car, which is on this link or in its entry queue, got another route.
+    Rerouted,
 }
 
 /// The sources of a tile's messages: a neighbouring tile, and the index of this tile among that
@@ -433,15 +435,20 @@ impl Simulation {
     }
 
     /// Returns one event for each car that is on a link now: the time at which the car entered that
-    /// link. The order is that of [`take_events`](Self::take_events).
+    /// link. If the speed of the link has changed since then, it is the time at which a car with
+    /// the current speed would have entered. The order is that of
+    /// [`take_events`](Self::take_events).
     pub fn vehicles_on_links(&self) -> Vec<Event> {
         let mut all = Vec::new();
         for tile in &self.tiles {
             tile.for_each_car(|car| {
+                if car.is_aside() {
+                    return;
+                }
                 let link = tile.link_of_exit(car.exit);
-                let flow = self.network.flow(link, &self.rules.physics);
+                let free_flow_ms = self.current_free_flow_ms(link);
                 all.push(Event {
-                    at_ms: car.at - flow.free_flow_ms,
+                    at_ms: car.at.saturating_sub(free_flow_ms),
                     car: self.rules.traveller(car.place),
                     kind: EventKind::Entered,
                     link,

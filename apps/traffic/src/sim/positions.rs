@@ -7,7 +7,7 @@
 use super::Simulation;
 use super::tile::Tile;
 use crate::demand::Plans;
-use crate::network::Network;
+use crate::network::{Ms, Network};
 
 /// The position of a car.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,7 +67,8 @@ struct Line {
     lanes: u32,
 }
 
-/// The geometry of all links, which follows from the network and the car model.
+/// The geometry of all links, which follows from the network and the car model, and their current
+/// speeds.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
     /// The lines of each tile, by exit.
@@ -88,8 +89,8 @@ impl Lines {
                 from: [a.x, a.y],
                 along,
                 heading: along[1].atan2(along[0]) as f32,
-                speed: road.speed_mm_s as f32 / 1000.0,
-                free_flow_ms: network.free_flow_ms(link) as f32,
+                speed: simulation.current_speed(link) as f32,
+                free_flow_ms: simulation.current_free_flow_ms(link) as f32,
                 step: (spacing_m / length_m) as f32,
                 link,
                 lanes: u32::from(road.lanes).max(1),
@@ -116,6 +117,12 @@ impl Lines {
         };
         let bounds = tiles.iter().map(bounds).collect();
         Self { tiles, bounds }
+    }
+
+    /// Sets the speed of the link with an exit of a tile.
+    pub fn set_speed(&mut self, (tile, exit): (usize, u16), free_flow_ms: Ms, speed: f32) {
+        let line = &mut self.tiles[tile][usize::from(exit)];
+        (line.free_flow_ms, line.speed) = (free_flow_ms as f32, speed);
     }
 }
 
@@ -195,6 +202,9 @@ impl Simulation {
             }
             tile.arrival_wheel.each(&tile.cars, |place| {
                 let car = tile.cars[place];
+                if car.is_aside() {
+                    return;
+                }
                 let (line, queued) = (&lines[usize::from(car.exit)], queued[usize::from(car.exit)]);
                 let left_ms = car.at.saturating_sub(self.now_ms) as f32;
                 let behind = 1.0 - (queued / line.lanes) as f32 * line.step;

@@ -50,8 +50,6 @@ struct Foe {
     visible_ms: Ms,
     /// The shortest look-back.
     behind_ms: Ms,
-    /// The headway of the link that the foe comes from.
-    headway_ms: Ms,
     /// Whether the foe, directly or indirectly, yields to this movement as well. The car that has
     /// waited longer then goes first.
     mutual: bool,
@@ -68,12 +66,14 @@ impl Foe {
     /// The capacity behind a flow q with the headway d is (1 - qd) exp(qd) times that of a random
     /// flow (Tanner), so the difference is -d - ln(1 - qd) / q. We compute the series of the
     /// logarithm in integers, because the result must be the same on every machine.
-    fn bunching_ms(&self, mean_ms: Ms) -> Ms {
+    ///
+    /// `headway_ms` is the current headway of the link that the foe comes from.
+    fn bunching_ms(&self, mean_ms: Ms, headway_ms: Ms) -> Ms {
         if mean_ms == 0 {
             return 0;
         }
         // The share of the capacity of the lane that is used, in thousandths.
-        let headway = u64::from(self.headway_ms);
+        let headway = u64::from(headway_ms);
         let used = (headway * 1000 / u64::from(mean_ms)).min(850);
         let (mut power, mut sum) = (headway * 1000, 0);
         for term in 2..12 {
@@ -237,7 +237,6 @@ impl Builder {
                     critical_ms,
                     visible_ms,
                     behind_ms,
-                    headway_ms: network.flow(link(exit), physics).headway_ms,
                     mutual: reaches(&yields_to, foe, index as u32),
                 });
             }
@@ -481,12 +480,12 @@ impl Work<'_> {
         for foe in rights.foes(movement) {
             let (from, to) = rights.ends(foe.movement as usize);
             let crossed = tile.crossed[foe.movement as usize];
-            let critical_ms = foe.critical_ms - foe.bunching_ms(crossed.mean_ms);
+            let other = &tile.exits[usize::from(from)];
+            let critical_ms = foe.critical_ms - foe.bunching_ms(crossed.mean_ms, other.headway_ms);
             let (look_back_ms, look_ahead_ms) = foe.divide(critical_ms);
             if crossed.last > 0 {
                 at = at.max(crossed.last + look_back_ms);
             }
-            let other = &tile.exits[usize::from(from)];
             if other.last != NONE {
                 let first = tile.cars[tile.cars[other.last].next];
                 let crosses = self.next_entry(first.place, first.turns, node) == Some(to);

@@ -27,6 +27,10 @@ pub(super) const INDEX: u32 = RING - 1;
 /// approach. An index of an exit has 14 bits.
 pub(super) const WATCHED16: u16 = 1 << 15;
 
+/// Flag in the exit of a car or of a message: the car has stepped aside. It drives past its link,
+/// and takes no place there.
+pub(super) const ASIDE16: u16 = 1 << 14;
+
 /// The end of a link, in the tile of the junction at which it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkExit {
@@ -243,8 +247,16 @@ pub(super) struct Car {
     pub turns: u32,
     /// The place of that word, which also identifies the traveller.
     pub place: u32,
-    /// The exit of the link.
+    /// The exit of the link, and the flag [`ASIDE16`].
     pub exit: u16,
+}
+
+impl Car {
+    /// Returns whether the car has stepped aside and drives past its link.
+    #[inline]
+    pub fn is_aside(&self) -> bool {
+        self.exit & ASIDE16 != 0
+    }
 }
 
 impl Listed for Car {
@@ -348,7 +360,8 @@ pub(super) struct Message {
     pub to: u16,
 }
 
-/// The cars that wait to enter a link, because they begin a trip there or have stepped aside.
+/// The cars that wait to enter a link, because they begin a trip there, or because they have
+/// stepped aside and wait for the link.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EntryQueue {
     /// The last car, in a ring.

@@ -7,9 +7,9 @@
 //! this depends only on the state, so the result does not depend on the workers.
 
 use super::detours::{DETOURS, Detours};
-use super::records::LinkEntry;
+use super::records::{Car, LinkEntry};
 use super::tile::Tile;
-use super::{Simulation, TICK_MS};
+use super::{Event, EventKind, Simulation, TICK_MS};
 use crate::demand::{Route, is_turns, unpack};
 use crate::network::{Ms, Network, NetworkError};
 use crate::random::Stream;
@@ -162,13 +162,25 @@ impl Simulation {
                 let car = &mut tile.cars[change.car];
                 car.turns = change.words[0];
                 car.place = self.rules.detours.add(&change.words, change.back);
+                let (place, exit) = (car.place, car.exit);
                 tile.tally.rerouted += 1;
+                if tile.recorded_events.is_some() {
+                    let event = Event {
+                        at_ms: now,
+                        car: self.rules.traveller(place),
+                        kind: EventKind::Rerouted,
+                        link: tile.link_of_exit(exit),
+                    };
+                    tile.recorded_events
+                        .iter_mut()
+                        .for_each(|all| all.push(event));
+                }
             }
         }
     }
 
     /// Removes the detours that no car uses any more.
-    fn collect_detours(&mut self) {
+    pub(super) fn collect_detours(&mut self) {
         let mut kept = Detours::default();
         for tile in &mut self.tiles {
             for place in tile.cars_out() {
@@ -179,7 +191,7 @@ impl Simulation {
                 }
             }
         }
-        self.rules.detours = kept;
+        self.rules.detours = kept.collected();
     }
 
     /// Returns the cars of a tile that are late and have been selected at random.
@@ -191,7 +203,8 @@ impl Simulation {
             lot.below(1_000_000) < u64::from(rerouting.share_ppm)
         };
         let is_late = |car: &u32| {
-            let path = self.rest_of_trip(tile, *car).0;
+            let car = tile.cars[*car];
+            let path = self.rest_of_trip(car, tile.link_of_exit(car.exit)).0;
             let takes = sum(times, &path) * 100;
             takes > sum(free, &path) * u64::from(100 + rerouting.late_percent)
         };
@@ -200,12 +213,11 @@ impl Simulation {
         cars
     }
 
-    /// Returns the remaining links of a car's trip, the place at which the trip ends in the plans,
-    /// and the junctions at which these links begin and end.
-    pub(super) fn rest_of_trip(&self, tile: &Tile, car: u32) -> (Vec<u32>, u32, [u32; 2]) {
-        let car = tile.cars[car];
+    /// Returns the remaining links of the trip of a car on a link, the place at which the trip ends
+    /// in the plans, and the junctions at which these links begin and end.
+    pub(super) fn rest_of_trip(&self, car: Car, link: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let network: &Network = &self.network;
-        let mut junction = network.links()[tile.link_of_exit(car.exit) as usize].to;
+        let mut junction = network.links()[link as usize].to;
         let from = junction;
         let mut links: Vec<u32> = unpack(network, &mut junction, car.turns).collect();
         let mut place = car.place;
@@ -226,7 +238,8 @@ impl Simulation {
         router: &Router,
         query: &mut RouteQuery,
     ) -> Option<Change> {
-        let (path, back, [from, to]) = self.rest_of_trip(tile, car);
+        let record = tile.cars[car];
+        let (path, back, [from, to]) = self.rest_of_trip(record, tile.link_of_exit(record.exit));
         let candidate = router.shortest_path(&self.network, query, from, to)?;
         // A new route must save at least a twentieth to be worth the change.
         let saves = sum(router.times(), &candidate) * 20 < sum(router.times(), &path) * 19;

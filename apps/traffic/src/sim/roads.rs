@@ -5,6 +5,7 @@ use super::control::fail;
 use super::events::WAKE;
 use super::records::*;
 use super::slab::NONE;
+use super::tile::Tile;
 use crate::network::{Control, HEADWAY_MS_MAX, Ms, NetworkError, Program};
 use crate::route::{Router, free_flow_times};
 use creel::Pool;
@@ -59,15 +60,26 @@ impl Simulation {
     /// Sends all cars whose remaining route contains `link` along the quickest route in free flow.
     /// A new route contains a closed road only if no other route exists. Cars that cannot avoid
     /// `link` keep their route. Returns the number of cars whose route has changed.
+    ///
+    /// This includes cars that wait to enter their first link, but not cars that depart later. To
+    /// send those around a closed road as well, call it again while the road is closed.
     pub fn reroute_around(&mut self, pool: &Pool, link: u32) -> usize {
         let mut affected = Vec::new();
         for tile in &self.tiles {
-            tile.for_each_place(|place| {
-                let (path, _, ends) = self.rest_of_trip(tile, place);
+            let mut look = |place: u32, on: u32| {
+                let (path, _, ends) = self.rest_of_trip(tile.cars[place], on);
                 if path.contains(&link) {
                     affected.push((ends, self.rules.traveller(tile.cars[place].place)));
                 }
-            });
+            };
+            tile.for_each_place(|place| look(place, tile.link_of_exit(tile.cars[place].exit)));
+            for queue in &tile.entry_queues {
+                let on = tile.first_link + u32::from(queue.entry);
+                tile.cars.ring(queue.last).for_each(|place| look(place, on));
+            }
+        }
+        if affected.is_empty() {
+            return 0;
         }
         // Cars with the same destination share the search.
         affected.sort_unstable_by_key(|&([from, to], car)| (to, from, car));
@@ -82,8 +94,8 @@ impl Simulation {
         changed
     }
 
-    /// Sets the free speed of a link for cars that enter it from now on. It cannot exceed the speed
-    /// of the network. `None` restores that speed.
+    /// Sets the free speed of a link from now on, also for the cars that are on it. It cannot exceed
+    /// the speed of the network. `None` restores that speed.
     ///
     /// # Errors
     /// Returns an error if the link does not exist, or if the speed is out of range.
@@ -102,8 +114,31 @@ impl Simulation {
         let longer = u64::from(road.length_mm) * 1000 / u64::from(speed)
             - u64::from(road.length_mm) * 1000 / u64::from(road.speed_mm_s);
         let free_flow_ms = (u64::from(flow.free_flow_ms) + longer).min(1 << 30) as Ms;
-        self.tiles[tile].entries[usize::from(entry)].set_free_flow_ms(free_flow_ms);
+        let speed = speed as f32 / 1000.0;
+        let entry = &mut self.tiles[tile].entries[usize::from(entry)];
+        let before_ms = entry.free_flow_ms();
+        entry.set_free_flow_ms(free_flow_ms);
+        if free_flow_ms != before_ms {
+            let now = self.now_ms;
+            let (end, exit) = self.exit_of(link);
+            self.tiles[end].scale_rest(exit, (before_ms, free_flow_ms), now);
+            if let Some(lines) = self.lines.get_mut() {
+                Arc::make_mut(lines).set_speed((end, exit), free_flow_ms, speed);
+            }
+        }
         Ok(())
+    }
+
+    /// Returns the tile of a link's end, and the link's exit there.
+    fn exit_of(&self, link: u32) -> (usize, u16) {
+        let number = self.tile_of(self.network.links()[link as usize].to);
+        let tile = &self.tiles[number];
+        let mut exits = 0..tile.exits.len() as u16;
+        let exit = exits.find(|&exit| tile.link_of_exit(exit) == link);
+        (
+            number,
+            exit.expect("a link ends in the tile of its junction"),
+        )
     }
 
     /// Sets the headway at both ends of a link from now on, for example because of road works or a
@@ -114,18 +149,11 @@ impl Simulation {
     /// Returns an error if the link does not exist.
     pub fn set_headway(&mut self, link: u32, headway_ms: Option<Ms>) -> Result<(), NetworkError> {
         let (begin, entry) = self.entry_of(link)?;
-        let road = self.network.links()[link as usize];
         let own = self.network.flow(link, &self.rules.physics).headway_ms;
         let headway_ms = headway_ms.unwrap_or(own).clamp(1, HEADWAY_MS_MAX);
         self.tiles[begin].set_entry_headway(entry, headway_ms, self.now_ms);
-        let end = self.tile_of(road.to);
-        let end = &mut self.tiles[end];
-        let exits = 0..end.exits.len() as u16;
-        let exit = exits
-            .into_iter()
-            .find(|&exit| end.link_of_exit(exit) == link);
-        let exit = exit.expect("a link ends in the tile of its junction");
-        end.exits[usize::from(exit)].headway_ms = headway_ms;
+        let (end, exit) = self.exit_of(link);
+        self.tiles[end].exits[usize::from(exit)].headway_ms = headway_ms;
         Ok(())
     }
 
@@ -212,5 +240,25 @@ impl Simulation {
             .get((junction - tile.first_junction) as usize)?;
         let program = &self.rules.programs[usize::from(node.program)];
         (node.rule == Rule::Signal).then_some((program, node.offset_ms))
+    }
+}
+
+impl Tile {
+    /// Changes the time that the cars on a link need for the rest of it, because its free-flow time
+    /// has changed from `before_ms` to `after_ms`. Every car keeps its place on the link.
+    fn scale_rest(&mut self, exit: u16, (before_ms, after_ms): (Ms, Ms), now: Ms) {
+        let mut cars = Vec::new();
+        self.arrival_wheel.each(&self.cars, |place| {
+            if self.cars[place].exit == exit {
+                cars.push(place);
+            }
+        });
+        for place in cars {
+            self.arrival_wheel.remove(&mut self.cars, place);
+            let rest_ms = u64::from(self.cars[place].at.saturating_sub(now));
+            let rest_ms = rest_ms * u64::from(after_ms) / u64::from(before_ms.max(1));
+            self.cars[place].at = now.saturating_add(rest_ms as Ms);
+            self.arrival_wheel.push(&mut self.cars, place);
+        }
     }
 }

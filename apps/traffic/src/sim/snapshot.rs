@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr5";
+const MAGIC: &[u8; 8] = b"creeltr6";
 /// The length of the magic without the version, which is one digit.
 const KIND: usize = 7;
 /// The maximum size of a snapshot. A greater length means that the file is damaged.

@@ -149,9 +149,9 @@ impl Tile {
         }
     }
 
-    /// Returns the link of an exit.
+    /// Returns the link of an exit, which may have the flag [`ASIDE16`].
     pub fn link_of_exit(&self, exit: u16) -> u32 {
-        let up = self.exits[usize::from(exit)].up;
+        let up = self.exits[usize::from(exit & !ASIDE16)].up;
         if up & CUT == 0 {
             self.first_link + up
         } else {

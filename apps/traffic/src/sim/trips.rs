@@ -103,16 +103,86 @@ impl Work<'_> {
         self.begin(entry, first, now);
     }
 
-    /// Ends the trip of a car. `place` is the place in the plans after the trip.
+    /// Lets a car that has stepped aside drive past a full link, in the time of free flow.
+    ///
+    /// The car waits in the entry queue instead if the link is closed, if it has room, or if its
+    /// capacity is so low that it is normal to wait. Otherwise more cars than the capacity of the
+    /// link would pass.
+    pub fn drive_past(&mut self, entry: u16, car: u32, now: Ms) {
+        self.tile.absorb_holes(entry, now);
+        let needed = self.tile.needed_places(ENTRY_QUEUE, entry);
+        let record = &self.tile.entries[usize::from(entry)];
+        let is_slow = record.headway_ms > self.rules.physics.stuck_ms / 10;
+        if record.next_in == LinkEntry::CLOSED || is_slow || record.free_storage >= needed {
+            return self.join_entry_queue(entry, car, now);
+        }
+        let (down, at) = (record.down, now + record.free_flow_ms());
+        self.tile.tally.waiting_to_enter += 1;
+        let car_record = &mut self.tile.cars[car];
+        car_record.at = at;
+        if down & CUT == 0 {
+            car_record.exit = (down & INDEX) as u16 | ASIDE16;
+            if at < self.end {
+                self.tile
+                    .insert_arrival((down & INDEX) as u16 | ASIDE16, at, car);
+            } else {
+                self.tile.arrival_wheel.push(&mut self.tile.cars, car);
+            }
+        } else {
+            let Car { turns, place, .. } = *car_record;
+            let cut = self.tile.cuts[(down & INDEX) as usize];
+            self.tile.cars.remove(car);
+            self.mail[usize::from(cut.neighbour)].push(Message {
+                at,
+                turns,
+                place,
+                to: cut.there | ASIDE16,
+            });
+        }
+    }
+
+    /// Lets a car that has driven past a link enter the next one. If there is no room, the car
+    /// drives past that link as well.
+    pub fn return_to_road(&mut self, exit: u16, car: u32, now: Ms) {
+        self.tile.tally.waiting_to_enter -= 1;
+        let junction = self.tile.exits[usize::from(exit & !ASIDE16)].junction;
+        let node = self.tile.nodes[usize::from(junction)];
+        let record = self.tile.cars[car];
+        let (mut turns, mut place) = (record.turns, record.place);
+        if turns == 1 {
+            let (next, word) = self.rules.follow(place + 1);
+            if !is_turns(word) {
+                self.tile.cars.remove(car);
+                return self.end_trip(next, exit, now);
+            }
+            (turns, place) = (word, next);
+        }
+        let entry = node.first_entry + (turns & ((1 << node.turn_bits) - 1)) as u16;
+        let record = &mut self.tile.cars[car];
+        (record.turns, record.place) = (turns >> node.turn_bits, place);
+        let has_turn = self.tile.entries[usize::from(entry)].last_waiter == NONE16;
+        if has_turn && self.accepts_car(ENTRY_QUEUE, entry, now) {
+            self.begin(entry, car, now);
+        } else {
+            self.drive_past(entry, car, now);
+        }
+    }
+
+    /// Ends the trip of a car at the end of its link. `place` is the place in the plans after the
+    /// trip.
     pub fn finish(&mut self, place: u32, exit: u16, now: Ms) {
         self.tile.tally.moving -= 1;
         self.tile.tally.vehicle_ms += i64::from(now);
+        self.end_trip(place, exit, now);
+    }
+
+    fn end_trip(&mut self, place: u32, exit: u16, now: Ms) {
         self.tile.tally.arrived += 1;
         if self.tile.recorded_events.is_some() {
             let link = self.tile.link_of_exit(exit);
             self.record_event(now, place - 1, EventKind::Arrived, link);
         }
-        let junction = self.tile.exits[usize::from(exit)].junction;
+        let junction = self.tile.exits[usize::from(exit & !ASIDE16)].junction;
         if let Some(next) = self.next_trip(place, junction, now) {
             self.depart(next, junction, now);
         }

@@ -305,7 +305,7 @@ impl TileCheck<'_> {
         };
         let mut seen = VisitedPlaces::of(&tile.cars)?;
         seen.wheel(&tile.cars, &tile.arrival_wheel, |car| {
-            usize::from(car.exit) < tile.exits.len() && car.at >= now && drives(car)
+            usize::from(car.exit & !ASIDE16) < tile.exits.len() && car.at >= now && drives(car)
         })?;
         for (index, exit) in tile.exits.iter().enumerate() {
             seen.ring(&tile.cars, exit.last, |car| {

@@ -73,6 +73,6 @@ impl WriteHalf for BusSocket {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        self.0.shutdown(std::net::Shutdown::Both)
+        self.0.shutdown_with(std::net::Shutdown::Both)
     }
 }

@@ -516,7 +516,7 @@ fn former_words_are_in_no_identifier() {
         let kept = |word: &str| {
             let kept = FORMER_WORDS_KEPT.iter();
             kept.clone()
-                .any(|(end, name)| path.ends_with(end) && *name == word)
+                .any(|(end, name, _)| path.ends_with(end) && *name == word)
         };
         for identifier in identifiers(&path, &fs::read_to_string(&path).unwrap()) {
             let words = words_of(&identifier);

@@ -469,7 +469,7 @@ mod tests {
         });
         let workers = pool.stats().workers;
         let items: u64 = workers.iter().map(|worker| worker.loop_items).sum();
-        let pieces: u64 = workers.iter().map(|worker| worker.loop_pieces).sum();
+        let pieces: u64 = workers.iter().map(|worker| worker.loop_blocks).sum();
         assert_eq!(
             (items, pieces),
             ((LOOPS * units) as u64, (LOOPS * units) as u64)

@@ -97,71 +97,22 @@ fn each_second_closure_runs_while_the_first_one_blocks() {
     });
 }
 
-/// Splits into closures that all wait for each other.
-fn split(pool: &Pool, leaves: usize, all: &Barrier) {
-    if leaves == 1 {
-        all.wait();
-        return;
-    }
-    let (left, right) = (leaves / 2, leaves - leaves / 2);
-    pool.join(|| split(pool, left, all), || split(pool, right, all));
-}
-
 #[test]
 fn the_leaves_of_a_recursion_meet() {
+    fn split(pool: &Pool, leaves: usize, all: &Barrier) {
+        if leaves == 1 {
+            all.wait();
+            return;
+        }
+        let (left, right) = (leaves / 2, leaves - leaves / 2);
+        pool.join(|| split(pool, left, all), || split(pool, right, all));
+    }
     bounded("leaves that meet", || {
         for workers in [2, 4, 7] {
             let pool = pool(workers);
             for _ in 0..20 {
                 split(&pool, workers, &Barrier::new(workers));
             }
-        }
-    });
-}
-
-/// A thread from outside does the forks of worker 0, until it makes no progress any more.
-#[test]
-fn worker_0_takes_forks_while_the_thread_that_stands_in_for_it_waits() {
-    bounded(
-        "leaves of all workers and of a thread from outside that meet",
-        || {
-            for workers in [2, 3, 6] {
-                let pool = pool(workers);
-                for _ in 0..20 {
-                    split(&pool, workers + 1, &Barrier::new(workers + 1));
-                }
-            }
-        },
-    );
-}
-
-/// Worker 1 waits for a closure that only worker 0 can run, while the thread from outside recurses.
-#[test]
-fn worker_0_takes_the_forks_of_a_worker_that_waits() {
-    bounded("a worker that waits for its own fork", || {
-        let pool = pool(2);
-        for _ in 0..5 {
-            let (begun, met) = (AtomicBool::new(false), AtomicBool::new(false));
-            let is_set = |flag: &AtomicBool| flag.load(Ordering::Acquire);
-            let recurses = || {
-                // Until worker 1 has begun, this thread offers it no other fork.
-                while !is_set(&begun) {
-                    thread::yield_now();
-                }
-                while !is_set(&met) {
-                    fibonacci(&pool, 15);
-                }
-            };
-            let waits = || {
-                begun.store(true, Ordering::Release);
-                let wait = || {
-                    while !is_set(&met) {
-                        thread::yield_now();
-                    }
-                };
-                pool.join(wait, || met.store(true, Ordering::Release));
-            };
-            pool.join(recurses, waits);
         }
     });
 }

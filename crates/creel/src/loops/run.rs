@@ -103,9 +103,7 @@ impl Pool {
             None => true,
             Some(first) => {
                 let own = current::index_in(&self.shared.slots);
-                // The caller's thread may do what worker 0 would do.
-                let stood_in = || first > 0 && self.shared.slots.idle.is_stood_in();
-                own == Some(first) && !stood_in() && !(first + 1..slots).any(|index| busy(&index))
+                own == Some(first) && !(first + 1..slots).any(|index| busy(&index))
             }
         }
     }

@@ -251,11 +251,10 @@ impl Work for Shared {
 
     fn is_ready(&self) -> bool {
         let loops = &self.loops;
-        self.tasks.any_outside() || loops.shared_jobs.seems_left() || self.has_jobs()
-    }
-
-    fn has_forks(&self) -> bool {
-        self.loops.forks.any_old()
+        self.tasks.any_outside()
+            || loops.shared_jobs.seems_left()
+            || loops.forks.any_old()
+            || self.has_jobs()
     }
 
     fn has_private_work(&self, slot: usize) -> bool {

@@ -92,7 +92,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         let loops = &shared.loops;
         if shared.tasks.before_park(slot)
             && !loops.shared_jobs.any_left()
-            && !loops.forks.any_old_for_idle(slots, index)
+            && !loops.forks.any_old_for_idle()
             && !shared.has_jobs()
         {
             let found = pace.wait(watchdog.timeout(shared, slot));
@@ -153,7 +153,7 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
 /// Steals forks of other threads and runs them. Returns whether it did.
 fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
     let loops = &shared.loops;
-    if !loops.forks.any_active() || loops.forks.leaves_them(&shared.slots, slot.index) {
+    if !loops.forks.any_active() {
         return false;
     }
     let busy = || {

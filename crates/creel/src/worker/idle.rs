@@ -114,9 +114,9 @@ fn set_flag(flag: &AtomicBool, value: bool) {
 }
 
 /// Stores a number if it is not there already. Only one thread at a time writes the number.
-fn set_count(count: &AtomicUsize, value: usize, order: Ordering) {
+fn set_count(count: &AtomicUsize, value: usize) {
     if count.load(Ordering::Relaxed) != value {
-        count.store(value, order);
+        count.store(value, Ordering::Relaxed);
     }
 }
 
@@ -130,12 +130,6 @@ pub(crate) struct Idle {
     /// The number of these workers without worker 0. A stale value is harmless, because the
     /// watchdog also finds work for which nobody was notified.
     listed_from_1: AtomicUsize,
-    /// The number of these workers that a thread may notify of a fork, or 1 if there is none but a
-    /// watchdog must be appointed. Relaxed is enough for the same reason.
-    listed_for_forks: AtomicUsize,
-    /// Whether a thread from outside stands in for worker 0. It is a hint. A thread that misses it
-    /// notifies worker 0 in vain, or leaves a fork to the watchdog.
-    stood_in: AtomicBool,
     /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
     /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
     ///
@@ -171,8 +165,6 @@ struct State {
     /// The number of workers that are not idle, plus the number of outside threads that run code of
     /// the pool, for example callers of `block_on`.
     working: usize,
-    /// The number of these outside threads that stand in for worker 0.
-    stand_ins: usize,
     /// The number of workers in use that are idle, including leased ones.
     idle: usize,
     watchdog: Option<usize>,
@@ -193,7 +185,6 @@ impl Idle {
                 list: (0..slots).rev().collect(),
                 slots,
                 working: 0,
-                stand_ins: 0,
                 idle: slots,
                 watchdog: None,
                 leases: 0,
@@ -203,8 +194,6 @@ impl Idle {
             })),
             listed: AtomicUsize::new(slots),
             listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
-            listed_for_forks: AtomicUsize::new(slots),
-            stood_in: AtomicBool::new(false),
             lacks_watchdog: AtomicBool::new(false),
             unrequested: AtomicBool::new(false),
             watchdog: AtomicUsize::new(NOBODY),
@@ -217,7 +206,8 @@ impl Idle {
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         let result = f(&mut state);
-        // Other threads read these lines all the time, so we write only what has changed.
+        // Other threads read these values all the time. Except for `listed`, which orders the
+        // others, we write only what has changed.
         let lacks_watchdog = state.lacks_watchdog();
         let unrequested = lacks_watchdog && !state.asked;
         set_flag(&self.lacks_watchdog, lacks_watchdog);
@@ -225,22 +215,10 @@ impl Idle {
         // This store comes after the ones above. A thread that finds the list empty therefore also
         // finds that a watchdog is missing.
         let listed = state.list.len();
-        set_count(&self.listed, listed, Ordering::SeqCst);
+        self.listed.store(listed, Ordering::SeqCst);
         let from_1 = listed - usize::from(state.list.contains(&0));
-        set_count(&self.listed_from_1, from_1, Ordering::Relaxed);
-        let stood_in = state.stand_ins > 0;
-        let for_forks = match stood_in {
-            false => listed,
-            // Worker 0 may have to become the watchdog, because others than its stand-in run.
-            true if from_1 == 0 && state.working > state.stand_ins => {
-                usize::from(listed > 0 && unrequested)
-            }
-            true => from_1,
-        };
-        set_count(&self.listed_for_forks, for_forks, Ordering::Relaxed);
-        set_flag(&self.stood_in, stood_in);
-        let watchdog = state.watchdog.unwrap_or(NOBODY);
-        set_count(&self.watchdog, watchdog, Ordering::Relaxed);
+        set_count(&self.listed_from_1, from_1);
+        set_count(&self.watchdog, state.watchdog.unwrap_or(NOBODY));
         result
     }
 
@@ -255,19 +233,6 @@ impl Idle {
             0 => &self.listed,
             _ => &self.listed_from_1,
         }
-    }
-
-    /// Returns the number of listed workers that a thread may notify of a fork. It is also above 0
-    /// if a watchdog must be appointed.
-    pub(crate) fn listed_for_forks(&self) -> &AtomicUsize {
-        &self.listed_for_forks
-    }
-
-    /// Returns whether a thread from outside stands in for worker 0, so that this worker leaves
-    /// forks to the others.
-    #[inline]
-    pub(crate) fn is_stood_in(&self) -> bool {
-        self.stood_in.load(Ordering::Relaxed)
     }
 
     /// Returns whether there seems to be a watchdog.
@@ -417,31 +382,6 @@ impl Idle {
     /// Ends what [`begin_outside`](Self::begin_outside) began.
     pub(crate) fn end_outside(&self) {
         self.change(|state| state.working -= 1);
-    }
-
-    /// Does the same for a thread that also stands in for worker 0.
-    pub(crate) fn begin_stand_in(&self) {
-        self.change(|state| {
-            state.working += 1;
-            state.stand_ins += 1;
-        });
-    }
-
-    /// Ends what [`begin_stand_in`](Self::begin_stand_in) began.
-    pub(crate) fn end_stand_in(&self) {
-        self.change(|state| {
-            state.working -= 1;
-            state.stand_ins -= 1;
-        });
-    }
-
-    /// Records that a thread that stands in for worker 0 begins (`true`) or ends a sleep. While it
-    /// sleeps, worker 0 takes forks itself.
-    pub(crate) fn pause_stand_in(&self, sleeps: bool) {
-        self.change(|state| match sleeps {
-            true => state.stand_ins -= 1,
-            false => state.stand_ins += 1,
-        });
     }
 
     /// Leases the next worker of the list to the caller. Returns `None` if the list is empty.
@@ -732,28 +672,6 @@ mod tests {
         assert_eq!(idle.give_up(second), None);
         assert_eq!(idle.leave(1).search, None, "others may search by now");
         idle.end_search(search);
-    }
-
-    #[test]
-    fn worker_0_is_not_counted_for_forks_while_a_thread_stands_in_for_it() {
-        let idle = Idle::new(2);
-        let for_forks = || idle.listed_for_forks().load(Ordering::Relaxed);
-        assert_eq!(for_forks(), 2);
-        idle.begin_stand_in();
-        assert!(idle.is_stood_in());
-        assert_eq!(for_forks(), 1);
-        idle.leave(1);
-        assert_eq!(for_forks(), 1, "a watchdog must be appointed");
-        assert!(matches!(idle.appoint(|_| true), Appointed::WorkerSlot(0)));
-        assert_eq!(for_forks(), 0);
-        idle.pause_stand_in(true);
-        assert!(!idle.is_stood_in());
-        assert_eq!(for_forks(), 1, "worker 0 may be notified");
-        idle.pause_stand_in(false);
-        assert_eq!(for_forks(), 0);
-        idle.end_stand_in();
-        idle.enter(1);
-        assert_eq!(for_forks(), 2);
     }
 
     #[test]

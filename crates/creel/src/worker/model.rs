@@ -152,10 +152,6 @@ impl Work for Pieces {
         self.left.load(Ordering::SeqCst) > 0
     }
 
-    fn has_forks(&self) -> bool {
-        false
-    }
-
     fn has_private_work(&self, _: usize) -> bool {
         false
     }

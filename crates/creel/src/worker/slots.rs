@@ -37,10 +37,6 @@ pub(crate) trait Work: Any + Send + Sync {
     /// reads the idle list, a worker that has marked itself idle sees that work here.
     fn is_ready(&self) -> bool;
 
-    /// Returns whether there are forks that any worker may take, except for worker 0 while a thread
-    /// from outside stands in for it.
-    fn has_forks(&self) -> bool;
-
     /// Runs a job of the program's own queues on the thread of this worker, which is waiting for a
     /// fork. Returns whether there was one.
     fn run_late(&self, slot: &WorkerSlot) -> bool;
@@ -321,23 +317,12 @@ impl WorkerSlots {
         usize::from(own.is_none() && !self.hooks.extra_callers)
     }
 
-    /// Does the same for a fork. Worker 0 is not notified of forks while a thread from outside
-    /// stands in for it.
-    pub(crate) fn first_fork_helper(&self, own: Option<usize>) -> usize {
-        self.first_helper(own).max(self.idle.is_stood_in().into())
-    }
-
     /// Notifies an idle worker, but not the calling thread, of work that this thread has just
     /// published. The thread is the worker `own`, or a thread from outside. We have to exclude the
     /// worker `own` here, because a worker stays in the idle list while it takes part in a loop.
     pub(crate) fn notify_other(&self, own: Option<usize>) {
-        self.notify_other_from(self.first_helper(own), own);
-    }
-
-    /// Does the same, but does not notify workers with an index below `first`.
-    pub(crate) fn notify_other_from(&self, first: usize, own: Option<usize>) {
         // If no thread can be started, the caller does all the work.
-        let _ = self.notify(first, own, When::Now);
+        let _ = self.notify(self.first_helper(own), own, When::Now);
     }
 
     /// Does the same, but may also notify worker 0 if the thread is from outside. Use it if the
@@ -417,22 +402,17 @@ impl WorkerSlots {
     }
 
     fn is_ready(&self) -> bool {
-        self.work()
-            .is_some_and(|work| work.is_ready() || !self.idle.is_stood_in() && work.has_forks())
+        self.work().is_some_and(|work| work.is_ready())
     }
 
     /// Notifies an idle worker if there is work. The caller has not published that work, so it is
     /// not responsible if no thread can be started.
     pub(crate) fn notify_if_work(&self) {
-        let Some(work) = self.work() else { return };
-        let first = match work.is_ready() {
-            true => 0,
-            false if work.has_forks() => self.idle.is_stood_in().into(),
-            false => return,
-        };
-        // We ignore the error if no thread can be started, because the next notification tries
-        // again.
-        let _ = self.notify_one(first, When::Now);
+        if self.is_ready() {
+            // We ignore the error if no thread can be started, because the next notification tries
+            // again.
+            let _ = self.notify_one(0, When::Now);
+        }
     }
 
     /// Ensures that one of the idle workers is the watchdog, if any worker is running.

@@ -124,11 +124,6 @@ impl Cutoff {
         from
     }
 
-    /// Returns a number that changes with most joins.
-    pub(super) fn progress(&self) -> usize {
-        get(&self.depth) ^ get(&self.credit).rotate_left(32)
-    }
-
     /// Returns whether the next join is a call. Takes one credit if so.
     #[inline(always)]
     pub(in crate::loops) fn is_below(&self) -> bool {

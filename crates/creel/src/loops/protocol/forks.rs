@@ -73,8 +73,6 @@ const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
 const HELP_SPIN_NS: u64 = 20_000;
 /// How often it looks again after that.
 const HELP_EVERY: Duration = Duration::from_micros(200);
-/// If a thread with forks made no progress for this time, its code may be waiting.
-const STUCK_NS: u64 = 900_000;
 
 /// The head of a fork, which is on the stack of the thread that forks.
 #[repr(C)]
@@ -146,10 +144,6 @@ pub(crate) struct Forker {
     throttle: WakeThrottle,
     /// Used by guests only, because a worker stays active until its next turn.
     deferral: Deferral,
-    /// The progress when worker 0 last looked and found a change, and the time of that. Only worker
-    /// 0 uses them, so relaxed is enough.
-    seen_progress: AtomicUsize,
-    seen_ns: AtomicU64,
 }
 
 impl Forker {
@@ -159,7 +153,7 @@ impl Forker {
     ///
     /// The workers must live as long as the forker.
     unsafe fn new(slots: &WorkerSlots, own: Option<usize>) -> Self {
-        let idle = slots.idle.listed_for_forks();
+        let idle = slots.idle.listed_from(slots.first_helper(own));
         Self {
             // SAFETY: the caller guarantees that the counter, which is a part of `slots`, is alive.
             deque: unsafe { Deque::new(idle) },
@@ -169,8 +163,6 @@ impl Forker {
             own,
             throttle: WakeThrottle::new(),
             deferral: Deferral::new(),
-            seen_progress: AtomicUsize::new(0),
-            seen_ns: AtomicU64::new(0),
         }
     }
 
@@ -230,9 +222,7 @@ impl Forker {
         if self.deferral.defers(slots, begun_ns) {
             return;
         }
-        let first = slots.first_fork_helper(self.own);
-        self.throttle
-            .notify(slots, (first, self.own), self.deque.stolen());
+        self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 
     /// Begins to fork, on the calling thread. `begun_ns` says since when.
@@ -253,29 +243,6 @@ impl Forker {
     /// Returns whether the recursion has been running for long enough to steal from it.
     fn is_old(&self, now: u64) -> bool {
         now.saturating_sub(self.begun_ns.load(Ordering::Relaxed)) >= PATIENCE_NS
-    }
-
-    /// Returns a number that changes while the thread forks or joins.
-    fn progress(&self) -> usize {
-        let (bottom, stolen) = (self.deque.bottom(), self.deque.stolen());
-        let forks = bottom.wrapping_mul(31).wrapping_add(stolen);
-        forks.wrapping_mul(31).wrapping_add(self.cutoff.progress())
-    }
-
-    /// Returns whether the thread has made no progress for a while. Only worker 0 calls this.
-    fn is_stuck(&self, now: u64) -> bool {
-        let progress = self.progress();
-        if progress != self.seen_progress.load(Ordering::Relaxed) {
-            self.seen_progress.store(progress, Ordering::Relaxed);
-            self.seen_ns.store(now, Ordering::Relaxed);
-        }
-        now.saturating_sub(self.seen_ns.load(Ordering::Relaxed)) >= STUCK_NS
-    }
-
-    /// Returns whether the thread stands in for worker 0 while it is active. We do not check models
-    /// of this, because it depends on time.
-    fn stands_in(&self, loops: &Protocol) -> bool {
-        self.own.is_none() && !loops.slots.hooks.extra_callers && !cfg!(creel_shuttle)
     }
 
     fn is_active(&self) -> bool {
@@ -370,38 +337,9 @@ impl Forker {
                 break;
             }
         }
-        if done() {
-            return;
-        }
-        let _asleep = Asleep::new(self);
         let late = Late::new(loops);
         late.waiter
             .wait_looking(Some(HELP_EVERY), done, || help() || late.run(self));
-    }
-}
-
-/// The owner of a stolen fork while it sleeps. If it stands in for worker 0, that worker takes forks
-/// in this time.
-struct Asleep<'a>(Option<&'a Protocol>);
-
-impl<'a> Asleep<'a> {
-    fn new(forker: &'a Forker) -> Self {
-        let loops = forker.loops();
-        let stands_in = forker.stands_in(loops);
-        if stands_in {
-            loops.slots.idle.pause_stand_in(true);
-            // Forks may have been pushed of which worker 0 was not notified.
-            loops.slots.notify_if_work();
-        }
-        Self(stands_in.then_some(loops))
-    }
-}
-
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        if let Some(loops) = self.0 {
-            loops.slots.idle.pause_stand_in(false);
-        }
     }
 }
 
@@ -487,18 +425,6 @@ impl Forks {
         }
     }
 
-    /// Returns whether worker `index` leaves all forks to other threads, because a thread from
-    /// outside stands in for it. It takes forks if a thread that has some makes no progress, because
-    /// the program's code may be waiting there. Worker `index` calls this.
-    pub(crate) fn leaves_them(&self, slots: &WorkerSlots, index: usize) -> bool {
-        if index != 0 || !slots.idle.is_stood_in() {
-            return false;
-        }
-        let now = now_ns();
-        let mut others = self.others(index);
-        !others.any(|forker| forker.deque.has_forks() && forker.is_stuck(now))
-    }
-
     /// Returns whether there seem to be forks that are worth stealing.
     pub(crate) fn any_old(&self) -> bool {
         if !self.any_active() {
@@ -509,11 +435,10 @@ impl Forks {
         self.others(usize::MAX).any(old)
     }
 
-    /// Does the same for worker `index`, which has just become idle. Either this sees a fork, or the thread
-    /// that pushes it sees the idle worker, except for forks that are not old enough yet, or that
-    /// the worker leaves to others.
-    pub(crate) fn any_old_for_idle(&self, slots: &WorkerSlots, index: usize) -> bool {
-        self.any_active() && !self.leaves_them(slots, index) && barrier::heavy() && self.any_old()
+    /// Does the same for a worker that has just become idle. Either this sees a fork, or the thread
+    /// that pushes it sees the idle worker, except for forks that are not old enough yet.
+    pub(crate) fn any_old_for_idle(&self) -> bool {
+        self.any_active() && barrier::heavy() && self.any_old()
     }
 
     /// Returns all forkers that may be active, except for that of worker `own`.

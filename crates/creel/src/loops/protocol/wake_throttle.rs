@@ -108,14 +108,8 @@ impl WakeThrottle {
     }
 
     /// Notifies an idle worker of work that the thread has just published. The thread is the worker
-    /// `own`, or a thread from outside. Something was stolen from it `stolen` times so far. Workers
-    /// with an index below `first` are not notified.
-    pub(in crate::loops) fn notify(
-        &self,
-        slots: &WorkerSlots,
-        (first, own): (usize, Option<usize>),
-        stolen: usize,
-    ) {
+    /// `own`, or a thread from outside. Something was stolen from it `stolen` times so far.
+    pub(in crate::loops) fn notify(&self, slots: &WorkerSlots, own: Option<usize>, stolen: usize) {
         if slots.idle.is_searching() {
             // The notified worker will find the work. If it does not arrive, the watchdog will.
             slots.ensure_watchdog();
@@ -135,7 +129,7 @@ impl WakeThrottle {
             self.every_ns.store(every, Ordering::Relaxed);
             self.at_ns.store(now + every, Ordering::Relaxed);
         }
-        slots.notify_other_from(first, own);
+        slots.notify_other(own);
     }
 }
 

@@ -186,9 +186,7 @@ impl<'a> Local<'a> {
     #[inline(never)]
     fn offer(&self) {
         let slots = &self.core.loops.slots;
-        let first = slots.first_helper(self.own);
-        self.throttle
-            .notify(slots, (first, self.own), self.lane.steals());
+        self.throttle.notify(slots, self.own, self.lane.steals());
     }
 
     /// Adds the lane to the list. Other threads have seen none of its jobs yet.

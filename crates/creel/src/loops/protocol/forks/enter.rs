@@ -54,10 +54,7 @@ impl<'a> Entered<'a> {
                     "more than {WORKERS_MAX} threads from outside are in a join of one pool"
                 );
                 let forker = &**forks.guests.at(guest);
-                match forker.stands_in(loops) {
-                    true => loops.slots.idle.begin_stand_in(),
-                    false => loops.slots.idle.begin_outside(),
-                }
+                loops.slots.idle.begin_outside();
                 forker.begin(loops, now_ns());
                 forker.deferral.begin();
                 let undo = Undo {
@@ -92,10 +89,7 @@ impl Drop for Entered<'_> {
         self.forker.deferral.learn(took_ns);
         self.forker.end(self.loops);
         self.forker.deque.set_owner(None);
-        match self.forker.stands_in(self.loops) {
-            true => self.loops.slots.idle.end_stand_in(),
-            false => self.loops.slots.idle.end_outside(),
-        }
+        self.loops.slots.idle.end_outside();
         lock(&self.loops.forks.free_guests).push(guest);
     }
 }

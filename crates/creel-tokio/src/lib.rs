@@ -96,6 +96,8 @@
 //!
 //! The helper drives I/O and time if the features `net` and `time` of tokio are enabled. The crates
 //! that need them enable them. In your own code, add the features to your dependency on tokio.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod executor;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Child, Command, Stdio};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use creel::Pool;
@@ -136,7 +136,7 @@ fn a_service_answers_and_streams_inside_tokios_context() {
         let slept = tokio::time::sleep(Duration::from_millis(1));
         async move {
             slept.await;
-            Ok::<_, Infallible>(Response::new(SlowBody(None)))
+            Ok::<_, Infallible>(Response::new(SlowBody::default()))
         }
     });
     let service = creel_tokio::TokioService::new(service);
@@ -147,7 +147,11 @@ fn a_service_answers_and_streams_inside_tokios_context() {
 }
 
 /// A body that waits for a timer of tokio before its only frame.
-struct SlowBody(Option<Pin<Box<tokio::time::Sleep>>>);
+#[derive(Default)]
+struct SlowBody {
+    timer: Option<Pin<Box<tokio::time::Sleep>>>,
+    is_sent: bool,
+}
 
 impl hyper::body::Body for SlowBody {
     type Data = hyper::body::Bytes;
@@ -157,14 +161,16 @@ impl hyper::body::Body for SlowBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Infallible>>> {
-        let is_first = self.0.is_none();
-        let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(1)));
-        let slept = self.0.get_or_insert_with(sleep);
-        if slept.is_elapsed() && !is_first {
+        if self.is_sent {
             return Poll::Ready(None);
         }
-        let slept = slept.as_mut().poll(cx);
-        slept.map(|()| Some(Ok(Frame::data(hyper::body::Bytes::from_static(b"slow")))))
+        let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(1)));
+        let timer = self.timer.get_or_insert_with(sleep);
+        ready!(timer.as_mut().poll(cx));
+        self.is_sent = true;
+        Poll::Ready(Some(Ok(Frame::data(hyper::body::Bytes::from_static(
+            b"slow",
+        )))))
     }
 }
 

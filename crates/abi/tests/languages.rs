@@ -258,7 +258,7 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
         "7",
         "a variable that is set must not change"
     );
-    // The program must reject a number of workers with which Crystal's runtime would crash.
+    // The program must reject a number of workers that would crash Crystal's runtime.
     let mut many = Command::new(&program);
     many.args(["--jobs", "100000"])
         .env_remove("CRYSTAL_WORKERS");

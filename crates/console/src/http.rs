@@ -133,7 +133,7 @@ pub struct Answer {
 pub type Body = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()>>;
 
 impl Answer {
-    /// Creates an answer with a whole body of the content type `kind`.
+    /// Creates an answer with status 200, this body and the content type `kind`.
     pub fn ok(kind: &'static str, body: Vec<u8>) -> Answer {
         Answer::whole("200 OK", kind, body)
     }

@@ -78,7 +78,7 @@ where
 }
 
 pin_project! {
-    /// The future of a response of a [`TokioService`].
+    /// The future that a [`TokioService`] returns. It resolves to the response.
     #[must_use = "futures do nothing unless awaited or spawned"]
     pub struct TokioResponse<F> {
         #[pin]

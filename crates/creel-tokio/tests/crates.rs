@@ -91,8 +91,8 @@ fn reqwest_reports_a_timeout() {
     assert!(pool.block_on(answer).unwrap_err().is_timeout());
 }
 
-/// Sends requests with the client of hyper-util, and returns the number of tasks of `tokio::spawn`
-/// that are alive while its connections are open.
+/// Sends requests with the client of hyper-util. Returns how many of tokio's own tasks are alive
+/// while the connections of the client are open.
 fn tasks_of_a_client<E>(pool: &Pool, tokio: &Tokio, executor: E) -> usize
 where
     E: hyper::rt::Executor<BoxedFuture> + Clone + Send + Sync + 'static,

@@ -252,7 +252,8 @@ fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
     })
 }
 
-/// The temporary owner ends at the `;`. The view must keep the workers in its place.
+/// The pool that `build` returns is a temporary, which is dropped at the end of the statement. From
+/// then on, the view must keep the workers alive.
 #[test]
 fn a_view_of_an_owner_keeps_the_workers_alive() {
     let views: [fn(&Pool) -> Pool; 4] = [

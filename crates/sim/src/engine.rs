@@ -219,7 +219,8 @@ impl Engine {
 }
 
 impl State {
-    /// Calls `f`, and counts the time that it takes for the caller's position in the source.
+    /// Calls `f`, and adds the simulated time that it takes to the profile, as a step at the
+    /// caller's position in the source.
     #[track_caller]
     fn timed<R>(&mut self, f: impl FnOnce(&mut Self) -> R) -> R {
         let pu = self.current_pu();

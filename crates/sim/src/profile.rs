@@ -53,8 +53,8 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     (result, all)
 }
 
-/// Counts a step that took `ns`, if a profile is being made. `is_first` is whether the first thread
-/// made it.
+/// Adds a step of `ns` nanoseconds at the caller's position to the profile, if one is being made.
+/// `is_first` is true if the first thread of the simulation made the step.
 #[track_caller]
 pub(crate) fn count(address: Option<usize>, ns: u64, is_first: bool) {
     let at = Location::caller();

@@ -8,7 +8,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{LockResult, TryLockError, TryLockResult};
 use std::time::Duration;
 
-/// A 32-bit atomic that a thread can sleep on, like a futex of Linux.
+/// A 32-bit atomic that a thread can sleep on, like a Linux futex.
 #[derive(Debug, Default)]
 pub struct WaitWord(AtomicU32);
 

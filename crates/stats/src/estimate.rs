@@ -26,7 +26,7 @@ const EQUIVALENCE_FACTOR: f64 = 1.15;
 pub struct Estimate {
     /// The natural logarithm of the centre.
     pub log: f64,
-    /// Half of the width of the 95 % interval, as a logarithm. It is infinite for a single value.
+    /// Half the width of the 95 % interval of `log`. It is infinite for a single value.
     pub half_width: f64,
 }
 
@@ -113,8 +113,8 @@ impl Estimate {
             .fold(self.half_width, |all, floor| all.hypot(*floor))
     }
 
-    /// Returns whether more samples could change the verdict, because the ratio is large enough for
-    /// a difference, but below twice its error.
+    /// Returns whether more samples could change the verdict. This is so if the ratio differs from
+    /// one by more than [`FACTOR_MIN`], but by less than twice its error, including the `floors`.
     pub fn is_inconclusive(&self, floors: &[f64]) -> bool {
         self.log.abs() > FACTOR_MIN.ln() && self.log.abs() < 2.0 * self.combined_error(floors)
     }

@@ -55,7 +55,7 @@ impl Record {
         self.changes.clear();
     }
 
-    /// Adds the cars that are on roads when the record begins.
+    /// Adds the cars that are already on roads when the record begins.
     pub fn resume(&mut self, simulation: &Simulation, on_links: &[Event]) {
         for event in on_links {
             let stay = Stay {

@@ -65,7 +65,7 @@ pub struct Send {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
     pcap: Option<PathBuf>,
     /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D, and !
-    /// (a flash of the hook). The payload type is that of a telephone-event format, or 101
+    /// (hook flash). The payload type is that of a telephone-event format, or 101 if there is none
     #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = "Content")]
     keys: Option<String>,
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub struct Send {
     /// Send packets that last TIME [default: that of the session description, or 10ms]
     #[arg(long, value_name = "TIME", value_parser = packet_time, help_heading = "Formats")]
     packet_time: Option<Duration>,
-    /// Send datagrams as RTP packets, or as bare samples, little-endian (raw)
+    /// Send RTP packets (rtp), or datagrams of bare little-endian samples (raw)
     #[arg(
         long,
         value_enum,

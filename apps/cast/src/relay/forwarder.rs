@@ -149,8 +149,8 @@ impl Forwarder {
                 state.count_failures(&sent);
                 state.outgoing = outgoing;
             }
-            // An endless flood must not keep the context from its other ports, or from the end of
-            // the run.
+            // We yield after a full batch. Otherwise an endless flood would keep the context from
+            // serving its other ports, and from ending the run.
             if filled == BATCH {
                 yield_now().await;
             }

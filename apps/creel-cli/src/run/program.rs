@@ -234,7 +234,8 @@ impl Inspection {
                 self.command(&words, &path, 0, None, depth + 1);
             }
             if !alone {
-                // A wrapper around one of the programs does not change the variables of the others.
+                // A wrapper around a program changes the environment of this program only, so the
+                // next program starts with the script's own variables.
                 self.variables.clone_from(&variables);
             }
         }

@@ -60,7 +60,8 @@ impl Watch<'_> {
                 .map_or(Errno::UnknownErrno, Errno::from_raw);
             exec::failure(&plan.program.path, error)
         })?;
-        let pid = i32::try_from(child.id()).context("the id of the program is out of range")?;
+        let pid = i32::try_from(child.id())
+            .context("cannot watch the program: its process id is out of range")?;
         // A terminal sends SIGINT and SIGQUIT to the program as well.
         let by_terminal = std::io::stdin().is_terminal();
         let own = Mutex::new(None);

@@ -133,7 +133,8 @@ pub struct Options {
     /// Let up to N requests wait for the cryptography [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
-    /// Work on a request for up to TIME, unless it has the header x-timeout-ms [default: 1s]
+    /// Give up on a request after TIME, unless its x-timeout-ms header sets another timeout
+    /// [default: 1s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline: Option<Time>,
     /// Cap the timeout that a client sets with x-timeout-ms at TIME [default: 60s]

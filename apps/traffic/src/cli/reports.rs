@@ -24,7 +24,7 @@ pub struct ReportFlags {
     /// Write MATSim events to FILE
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
-    /// Write SUMO edge data to FILE: means per road and interval
+    /// Write SUMO edge data to FILE: for example the mean speed of each road in each interval
     #[arg(long, value_name = "FILE")]
     edge_data: Option<PathBuf>,
     /// Write SUMO floating car data (FCD) to FILE: the position of each car at each time step. A

@@ -277,7 +277,7 @@ impl VoiceMuter {
             }
             (ChipId::MultiPcm, 1) => self.latch[0] = value & 0x1F,
             (ChipId::MultiPcm, 2) => self.latch[1] = value,
-            // Every eighth number is not a voice.
+            // The numbers 7, 15, 23 and 31 have no voice.
             (ChipId::MultiPcm, 0) if self.latch[1] == 4 && self.latch[0] & 7 != 7 => {
                 let voice = self.latch[0] - (self.latch[0] >> 3);
                 return if self.is_silent(voice) {
@@ -335,7 +335,7 @@ impl VoiceMuter {
             (ChipId::Ymz280b, _) if at < 0x20 && at & 3 == 1 => key(at >> 2, value & !0x80),
             // The wave voices of an OPL4.
             (ChipId::Ymf278b, 0x268..=0x27F) => key(at - 0x268 + 23, value & !0x80),
-            // The direct level, in the high byte of a word.
+            // The level of the direct output, in the high byte of word 16h.
             (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x16 => volume(at >> 5, value & 0x1F),
             // The send level to the effects, in the low byte of another word.
             (ChipId::Scsp, _) if at < 0x400 && at & 0x1F == 0x15 => volume(at >> 5, value & !7),

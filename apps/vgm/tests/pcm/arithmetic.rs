@@ -349,7 +349,7 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
     let note = |kind: u8, mode: u16, memory: &[u8]| {
         let mut chip = with_rom(C140::new(21_390, kind), 0x8D, memory);
         let end = memory.len() as u16 / if kind == 2 { 2 } else { 1 };
-        // Each frame takes a sample. With step 8000h, no sample is interpolated.
+        // With step 8000h, each frame moves on by exactly one sample, so nothing is interpolated.
         let voice = [
             (0, 128),
             (1, 128),

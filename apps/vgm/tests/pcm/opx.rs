@@ -180,8 +180,8 @@ fn ymf271_envelope_times_match_the_manual() {
         frames.iter().position(reached).unwrap() as f64 / 44.1
     };
     let ends = [(4, 0x30, 63), (4, 0x60, 0)];
-    // An attack starts at -60 dB, so it takes 160/255 of the time that the manual gives for the
-    // whole range.
+    // The manual gives the time for the whole range, which is 255 steps. An attack starts at
+    // -60 dB, so only 160 of these steps remain.
     for (attack, ms) in [(10, 386.76), (16, 48.34), (20, 12.09), (24, 3.02)] {
         let mut chip = voices(&memory, &ends);
         write(&mut chip, &[(0, 0x50, attack), (0, 0, 1)]);

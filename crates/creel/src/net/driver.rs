@@ -198,7 +198,7 @@ impl Driver {
         self.unsure.store(false, Ordering::Relaxed);
         let events = events.get_or_insert_with(|| Events::with_capacity(ROOM));
         events.clear();
-        // We treat an interrupted or failed wait like a wait that ended early.
+        // We ignore errors. A wait that fails or is interrupted is like one that ends early.
         let _ = poller.wait(events, timeout);
         let mut found = Found {
             full: events.is_full(),

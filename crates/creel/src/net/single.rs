@@ -1,5 +1,5 @@
-//! Batches on systems without a system call for them. This file has the same API as `mmsg.rs`, but
-//! makes one call per datagram.
+//! Sends and receives batches on systems that have no system call for batches. This file has the
+//! same API as `mmsg.rs`, but makes one call per datagram.
 
 use super::batch::{Outgoing, Received, Slot};
 use super::io::Left;

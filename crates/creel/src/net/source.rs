@@ -1,4 +1,4 @@
-//! Sources: a socket, its place in a driver, and how the poller reports it.
+//! A source: a socket, its place in a driver, and the mode in which the poller reports it.
 
 use super::driver::Driver;
 use super::poller::{AsSource, Event, Interest, Mode, Poller};

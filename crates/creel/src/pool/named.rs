@@ -163,8 +163,8 @@ impl NamedPools {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let known = pools.get(name);
         if let Some((has, pool)) = known.and_then(|(has, pool)| Some((*has, pool.upgrade()?))) {
-            // We unlock first, because `pool` may be the last clone by now. Dropping it then ends
-            // the pool, which runs code of the program.
+            // We unlock first, because `pool` may be the last clone by now. Dropping the last clone
+            // ends the pool, which may run the program's own code.
             drop(pools);
             let name = name.into();
             return match has == asked {

@@ -131,7 +131,7 @@ macro_rules! reads {
                 let before = bytes.len();
                 loop {
                     let filled = bytes.len();
-                    // The vector grows geometrically, so that each byte is moved only a few times.
+                    // The vector grows geometrically, so growth moves each byte only a few times.
                     let room = READ_MIN.max(filled - before);
                     let read = |mut pipe: &PipeReader| {
                         bytes.resize(filled + room, 0);

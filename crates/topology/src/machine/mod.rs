@@ -424,8 +424,9 @@ impl Machine {
         units
     }
 
-    /// Returns notes on files that are unusable or contradict each other, and on facts that
-    /// surprise people. Each note is one line. The list is usually empty.
+    /// Returns notes about files that are unusable or contradict each other, and about facts that
+    /// may surprise you, for example a cpuset that has no effect. Each note is one line. The list
+    /// is usually empty.
     ///
     /// ```
     /// use creel_topology::Machine;

@@ -14,8 +14,8 @@ fn value(name: &str) -> Option<u64> {
     let name = CString::new(name).ok()?;
     let mut bytes = [0u8; 8];
     let mut len = bytes.len();
-    // SAFETY: validity: `name` ends with a NUL byte and lives through the call. The call writes at
-    // most `len` bytes to `bytes`, which is as long, and writes the number of bytes to `len`.
+    // SAFETY: validity: `name` ends with a NUL byte and outlives the call. The call writes at most
+    // `len` bytes to `bytes`, which has that length, and stores the number of bytes in `len`.
     // Aliasing: both pointers come from `&mut` of local variables, and the system keeps neither.
     let rc = unsafe {
         let (at, no_new) = (bytes.as_mut_ptr().cast(), std::ptr::null_mut());

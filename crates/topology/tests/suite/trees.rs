@@ -63,7 +63,7 @@ fn files_may_be_padded_with_nuls() {
 }
 
 #[test]
-fn smt_may_be_four_wide_or_mixed() {
+fn cores_may_have_four_hardware_threads_or_different_numbers() {
     let four = Fixture::online("0-7")
         .topology("core_cpus_list", &["0-3", "4-7"])
         .machine();

@@ -151,7 +151,7 @@ impl Connection {
     fn take(&mut self, buffer: &mut [u8]) -> anyhow::Result<bool> {
         while self.left > 0 {
             match self.stream.read(buffer) {
-                Ok(0) => bail!("the server has closed a connection"),
+                Ok(0) => bail!("the server closed a connection before its response was complete"),
                 Ok(read) => {
                     ensure!(read <= self.left, "a response is longer than the first");
                     self.left -= read;

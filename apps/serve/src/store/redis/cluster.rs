@@ -272,7 +272,8 @@ impl Cluster {
     /// Reads the map of slots from the first server that answers.
     fn refresh(&mut self) -> Result<(), StoreError> {
         let known: Vec<Host> = self.nodes.keys().chain(&self.seeds).cloned().collect();
-        let mut last = StoreError::new(Reason::Cluster, "the cluster has no nodes");
+        let none = "cannot read the map of slots: no node of the cluster is known";
+        let mut last = StoreError::new(Reason::Cluster, none);
         for host in known {
             let reply = self
                 .node(&host)

@@ -71,7 +71,8 @@ impl Area {
         })
     }
 
-    /// Takes a sample of the cars on the link, which are in the order of their numbers.
+    /// Takes a sample of the cars on the detector's lane. `cars` yields their numbers in the queue
+    /// of the link, in ascending order.
     pub fn sample(
         &mut self,
         detector: &Detector,

@@ -48,7 +48,7 @@ pub struct Detectors<W: Write> {
     /// The detectors of each link.
     by_link: HashMap<u32, Vec<usize>>,
     roads: BTreeMap<u32, Queue>,
-    /// The link of each car with a detector, and the number of the car in that link's queue.
+    /// For each car on a link with detectors: the link, and the number of the car in its queue.
     cars: HashMap<u32, (u32, u64)>,
     /// The next time at which the areas are sampled.
     sample_ms: Ms,

@@ -21,7 +21,7 @@ pub enum Kind {
         halts_below: f64,
         /// The time after which a slow car counts as halting.
         halts_after: f64,
-        /// The largest gap between two cars of a jam.
+        /// The largest gap between two neighbouring cars of the same jam, in metres.
         jam_gap: f64,
     },
 }

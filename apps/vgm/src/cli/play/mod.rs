@@ -541,7 +541,7 @@ fn end_by_signals(interrupt: &Interrupt, pool: &Pool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does nothing, because the system has neither of these signals.
+/// Does nothing, because the system has neither SIGHUP nor SIGQUIT.
 #[cfg(not(unix))]
 #[expect(clippy::unnecessary_wraps)]
 fn end_by_signals(_: &Interrupt, _: &Pool) -> anyhow::Result<()> {

@@ -29,7 +29,7 @@ pub fn connect(_: &Path, _: Duration) -> io::Result<io::Empty> {
     Err(io::Error::new(io::ErrorKind::Unsupported, UNAVAILABLE))
 }
 
-/// A listening socket, which never exists.
+/// A listening socket. This type has no values, because the system has no Unix sockets.
 pub enum Remote {}
 
 impl Remote {

@@ -66,7 +66,7 @@ const SAID_BYTES_MAX: u64 = 16 << 10;
 /// The longest time that we wait for a program to play its remaining sound. It may take forever if
 /// the sound server stalls.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(3);
-/// The size of the pipe on Linux: 23 ms of sound at 44.1 kHz.
+/// The size of the pipe on Linux, which is 23 ms of 16-bit stereo sound at 44.1 kHz.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 4096;
 const LAYOUT: Layout = Layout {

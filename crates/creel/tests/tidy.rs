@@ -419,7 +419,8 @@ const GUEST: &str =
     "a thread from outside that borrows a forker; it was a caller of block_on before";
 const PATIENCE: &str = "how long a thief waits, which is no time-out";
 
-/// The words of an identifier: `was_told` and `WasTold` both have the words `was` and `told`.
+/// Returns the words of an identifier. For example, `was_told` and `WasTold` both have the words
+/// `was` and `told`.
 fn words_of(identifier: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut after_capital = false;

@@ -37,7 +37,7 @@ impl Detours {
         DETOURS + begin
     }
 
-    /// Returns whether so many detours have been added that it is time to remove the unused ones.
+    /// Returns whether the number of added detours makes it worth removing the unused ones.
     pub fn is_full(&self) -> bool {
         self.words.len() > COLLECT_FROM.max(2 * self.used)
     }

@@ -13,7 +13,7 @@ static CONTINUING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 /// Waits for the children that have ended. Never blocks.
 pub(super) fn reap() {
     let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);
-    // An error means that there is no such child any more, because other code has waited for it.
+    // An error means that this child no longer exists, because other code has waited for it.
     continuing.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 

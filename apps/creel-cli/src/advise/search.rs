@@ -15,6 +15,9 @@ const ROUNDS_MOST: usize = 40;
 const EQUAL: f64 = 1.03;
 /// A cheaper setting is worth a change only if it saves this share of the CPU time.
 const SAVES: f64 = 0.1;
+/// What it saves must also be this share of a CPU. A program that mostly sleeps uses almost no CPU
+/// time, and a tenth of that is not worth a change.
+const SAVES_OF_A_CPU: f64 = 0.02;
 
 /// The cost of one run.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,10 +54,13 @@ impl Runs {
     /// Returns whether it costs less CPU time than `other`, by enough to matter and beyond noise.
     fn is_cheaper(&self, other: &Runs) -> bool {
         let cpus = |runs: &Runs| runs.costs.iter().map(|cost| cost.cpu_s).collect::<Vec<_>>();
+        let saved_s = other.median(|cost| cost.cpu_s) - self.median(|cost| cost.cpu_s);
+        let is_worth_it = saved_s > SAVES_OF_A_CPU * other.median(|cost| cost.wall_s);
         let ratio = Ratio::of(&cpus(other), &cpus(self));
-        ratio.is_some_and(|ratio| {
-            ratio.geometric_mean <= 1.0 - SAVES && ratio.high.is_some_and(|high| high < 1.0)
-        })
+        is_worth_it
+            && ratio.is_some_and(|ratio| {
+                ratio.geometric_mean <= 1.0 - SAVES && ratio.high.is_some_and(|high| high < 1.0)
+            })
     }
 }
 
@@ -178,19 +184,29 @@ mod tests {
         assert_eq!(best(&[own, faster]), 1);
     }
 
+    fn exact(wall_s: f64, cpu_s: f64) -> Runs {
+        let cost = Cost {
+            wall_s,
+            cpu_s,
+            peak_bytes: 1e6,
+        };
+        Runs {
+            costs: vec![cost; 5],
+            is_dropped: false,
+        }
+    }
+
+    #[test]
+    fn a_program_that_sleeps_is_not_changed_to_save_a_little() {
+        // A tenth of the CPU time is saved, without noise, and it is 0.1 % of a CPU.
+        let all = [exact(0.1, 0.0014), exact(0.1, 0.0012)];
+        assert_eq!(best(&all), 0);
+        let all = [exact(0.1, 0.014), exact(0.1, 0.0012)];
+        assert_eq!(best(&all), 1, "12 % of a CPU is worth it");
+    }
+
     #[test]
     fn the_cheaper_of_equally_fast_settings_is_chosen() {
-        let exact = |wall_s, cpu_s| {
-            let cost = Cost {
-                wall_s,
-                cpu_s,
-                peak_bytes: 1e6,
-            };
-            Runs {
-                costs: vec![cost; 5],
-                is_dropped: false,
-            }
-        };
         let all = [exact(1.0, 4.0), exact(1.01, 1.0), exact(1.2, 0.5)];
         assert_eq!(best(&all), 1);
         let mut few = vec![exact(1.0, 4.0)];

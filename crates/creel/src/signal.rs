@@ -1,4 +1,8 @@
-//! Signals of the operating system, as futures.
+//! Signals of the operating system, as futures. Use them to shut down in an orderly way, for
+//! example on Ctrl-C.
+//!
+//! A signal handler may do very little, because it interrupts a thread at any place. Ours writes
+//! one byte to a socket, and the task that waits for the signal reads from the other end.
 
 use crate::net::UnixStream;
 use std::fmt;

@@ -1,4 +1,12 @@
 //! Operations on non-blocking sockets. They wait when the system call would block.
+//!
+//! All sockets of this crate are built on [`Io`], which makes each operation in the same way:
+//!
+//! 1. It tries the system call, unless it knows that the call would block.
+//! 2. If the call would block, it registers the socket with the driver of the calling thread,
+//!    unless it is registered already (`driver.rs`).
+//! 3. It waits until the driver reports that the socket is ready (`readiness.rs`), and then tries
+//!    again.
 
 use super::driver::Driver;
 use super::poller::{AsSource, Mode, Poller};

@@ -1,4 +1,5 @@
-//! The driver as the pool sees it.
+//! The driver as the pool sees it. `disabled.rs` is the replacement for builds without sockets, and
+//! `worker/parts.rs` explains both.
 
 use super::driver::Driver;
 use super::io;

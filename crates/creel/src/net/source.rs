@@ -1,4 +1,7 @@
 //! A source: a socket, its place in a driver, and the mode in which the poller reports it.
+//!
+//! The operations of a socket (`io.rs`) and the driver share its source, because both sides need
+//! the same flags and wakers. The driver knows a source by its key.
 
 use super::driver::Driver;
 use super::poller::{AsSource, Event, Interest, Mode, Poller};

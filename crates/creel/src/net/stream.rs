@@ -1,4 +1,8 @@
 //! Connections of any kind: what TCP and Unix streams have in common.
+//!
+//! The streams of the standard library have the same methods, but no trait in common. Therefore
+//! [`Stream`] is generic over a trait of ours, [`Connection`], which other crates cannot implement.
+//! `tcp.rs` and `unix.rs` add the operations that only one kind has.
 
 use super::io::{Io, Left};
 use super::poller::AsSource;

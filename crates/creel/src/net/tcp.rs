@@ -1,4 +1,8 @@
-//! TCP listeners and connections: the operations that only TCP has.
+//! TCP listeners and connections: the operations that only TCP has, such as binding to a port and
+//! connecting.
+//!
+//! `listener.rs` and `stream.rs` have the operations that TCP and Unix sockets have in common, for
+//! example accepting, reading and writing.
 
 use super::io::{Io, Left};
 use super::listener::{self, BACKLOG, Listen, Listener};

@@ -1,4 +1,8 @@
 //! UDP sockets that send and receive single datagrams or batches.
+//!
+//! Use batches if your program handles many datagrams per second. On Linux, one system call then
+//! moves up to 64 messages. `batch.rs` has the memory of a batch, `mmsg.rs` makes the calls on
+//! Linux, and `single.rs` replaces it on other systems. `io.rs` waits when a call would block.
 
 use super::batch::{CALL_MAX, DatagramInfo, Outgoing, Received, Sent};
 use super::io::{Io, Left};

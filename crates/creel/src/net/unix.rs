@@ -1,4 +1,8 @@
-//! Unix sockets: listeners, streams and datagram sockets.
+//! Unix sockets: listeners, streams and datagram sockets. Use them between processes of one
+//! machine.
+//!
+//! `listener.rs` and `stream.rs` have most operations. This file adds paths, abstract names, and
+//! datagram sockets.
 
 use super::io::{Io, Left};
 use super::listener::{self, BACKLOG, Listen, Listener};

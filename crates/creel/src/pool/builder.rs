@@ -1,4 +1,5 @@
-//! The builder of a pool, which holds the four settings and a few more.
+//! The builder of a pool, which holds the four settings and a few more, and checks them before it
+//! creates the pool.
 
 use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
 use crate::{

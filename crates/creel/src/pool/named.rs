@@ -1,4 +1,7 @@
 //! Pools that several parts of a program share by name.
+//!
+//! Use a registry if parts that do not know each other should share threads, for example plugins of
+//! a host program. If you can pass a [`Pool`] from function to function, do that instead.
 
 use super::{BuildError, Owner, Pool, PoolBuilder, Wait, shared::Shared};
 use std::{

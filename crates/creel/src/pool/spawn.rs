@@ -1,4 +1,5 @@
-//! The methods that spawn tasks.
+//! The methods of a [`Pool`] that spawn tasks. They differ in which worker may run the task: any
+//! worker, preferably one of them, or only one. `task/spawn.rs` creates the task.
 
 use super::Pool;
 use crate::task::JoinHandle;

@@ -1,4 +1,5 @@
-//! Records what each worker did at which time, in a file for a trace viewer.
+//! Records what each worker did at which time, in a file for a trace viewer. `worker/trace.rs`
+//! collects the spans, and this module writes them.
 
 use super::Pool;
 use crate::worker::{slots::WorkerSlots, trace::Tracing};

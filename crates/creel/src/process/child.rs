@@ -1,4 +1,7 @@
-//! A child process that was started.
+//! A child process that was started. You can wait for its end, read its output, and kill it.
+//!
+//! On Linux, the end of a child makes a descriptor readable, which the poller watches. Without such
+//! a descriptor, we wait for the signal `SIGCHLD` and then ask about this child.
 
 use super::dropped;
 use super::pipe::{ChildStderr, ChildStdin, ChildStdout};

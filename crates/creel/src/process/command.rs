@@ -1,4 +1,5 @@
-//! Builds and starts a child process.
+//! Builds and starts a child process. [`Command`] wraps the type of the same name of the standard
+//! library, and adds methods that wait without blocking a thread.
 
 use super::child::Child;
 use super::dropped;

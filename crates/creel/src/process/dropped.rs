@@ -1,6 +1,8 @@
 //! Children whose [`Child`](super::Child) was dropped before they ended.
 //!
-//! The system keeps an ended child as a zombie until its parent has waited for it.
+//! The system keeps an ended child as a zombie until its parent has waited for it. Therefore we
+//! keep the handles of dropped children, and wait for those that have ended whenever the process
+//! starts or drops another child.
 
 use crate::blocking;
 use std::process::Child;

@@ -1,4 +1,7 @@
 //! The pipes of a child's standard streams.
+//!
+//! A pipe is a descriptor that the pool's poller can watch. Therefore each type here is an
+//! [`AsyncFd`] with methods that read or write.
 
 use crate::net::{AsyncFd, Direction};
 use std::fmt;

@@ -1,4 +1,8 @@
 //! The pool whose code the calling thread runs. Tasks spawned from that code inherit the pool.
+//!
+//! A thread runs the code of a pool if it is one of the pool's workers, or if it is in a `block_on`
+//! of the pool. A worker of one pool can be in a `block_on` of another one, and such calls can be
+//! nested. The innermost `block_on` then decides.
 
 use super::block_on_driver::BlockOnDriver;
 use super::local::{self, LocalContext};

@@ -1,4 +1,15 @@
 //! Runs tasks of stuck workers, and cancels and drops all tasks when the pool ends.
+//!
+//! When a pool is dropped, its tasks end in three steps:
+//!
+//! 1. [`Tasks::cancel_all`] marks every task as cancelled.
+//! 2. The workers drop the futures in their turns. If a worker is stuck, the thread that drops the
+//!    pool cancels the tasks that are stranded there, with [`Tasks::run_stranded`].
+//! 3. The last user that leaves the pool drops what is left, and releases the heaps
+//!    ([`Tasks::end`]).
+//!
+//! A substitute for workers that wait in other pools (`pool/away.rs`) also uses `run_stranded`, but
+//! it runs the tasks and does not cancel them.
 
 use super::local::{self, LocalScheduler};
 use super::slab::Heap;

@@ -1,4 +1,7 @@
 //! The handle of a task, which you use to wait for the task's output, to abort it, or to detach it.
+//!
+//! The output stays in the task's cell (`cell.rs`) until the handle takes it. The task's state word
+//! decides which thread may access the output and the handle's waker (`state.rs`).
 
 use super::cell::{Payload, Task};
 use super::id::TaskId;

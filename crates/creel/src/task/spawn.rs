@@ -1,4 +1,10 @@
 //! Spawning: how tasks are created, from any thread, for any worker or bound to one.
+//!
+//! | the task is spawned | it goes to | this wakes |
+//! |---|---|---|
+//! | on a thread that holds a local scheduler of the pool | the run queue of that local scheduler | no worker |
+//! | on any other thread | the injection queue | an idle worker |
+//! | bound to a worker | the queue of that worker | that worker |
 
 use super::cell::{Apart, Keep, Outcome, Task, fits, outcome_fits};
 use super::context;

@@ -1,4 +1,8 @@
-//! The part of the scheduler that a pool's workers share.
+//! The part of the scheduler that a pool's workers share: their local schedulers, the injection
+//! queue, and the heap for threads without a local scheduler.
+//!
+//! The methods of [`Tasks`] are in the files that use them: `spawn.rs`, `turn.rs`, `steal.rs` and
+//! `end.rs`.
 
 use super::cell::Task;
 use super::inject::Inject;

@@ -1,4 +1,8 @@
 //! A token that asks any number of tasks to end, each in its own way.
+//!
+//! Use it for an orderly shutdown. [`JoinHandle::abort`](super::JoinHandle::abort) drops the task's
+//! future at its current await point. In contrast, a task that awaits a token can first finish what
+//! it is doing, for example write the rest of a file.
 
 use crate::time::until::{Order, Until};
 use crate::worker::budget;

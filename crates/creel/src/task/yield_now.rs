@@ -1,4 +1,5 @@
-//! A future that lets the other tasks run.
+//! A future that lets the other tasks run. A worker cannot interrupt a poll, so a long computation
+//! has to give way by itself.
 
 use std::future::Future;
 use std::pin::Pin;

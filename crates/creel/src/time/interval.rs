@@ -1,4 +1,7 @@
 //! Periodic timers with a tolerance.
+//!
+//! The tolerance lets timers that are due at about the same time share one wake-up of their worker.
+//! This matters if a worker serves thousands of intervals, because each wake-up costs microseconds.
 
 use super::clock::nanos;
 use super::timers::{self, Due, Entry, Window};

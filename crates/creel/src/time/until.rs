@@ -1,4 +1,7 @@
 //! A future with a limit: it is dropped when another future is ready first.
+//!
+//! [`timeout`](super::timeout) uses it with a timer as the limit, and
+//! `CancellationToken::run_until` with a token.
 
 use crate::worker::budget;
 use std::future::Future;

@@ -1,4 +1,8 @@
-//! The worker that the calling thread is, if any.
+//! The worker that the calling thread is, if any, and whether the thread runs user code in the
+//! middle of one of the pool's methods.
+//!
+//! The runtime needs to know both, because a worker must not wait for itself. For example, a pool
+//! that is dropped on its own worker must not join that worker's thread.
 
 use super::slots::WorkerSlots;
 use crate::sync::{local, thread_local};

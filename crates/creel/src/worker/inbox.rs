@@ -1,11 +1,13 @@
-//! The inbox of a worker. It contains jobs from other threads, for example those of `run_on`. The
-//! worker's thread runs them before everything else.
+//! The inbox of a worker. It contains jobs from other threads, for example those of `run_on`.
+//!
+//! In a turn, the worker's thread runs them after its share of a loop and before everything else. A
+//! worker that waits in the middle of user code runs only jobs that other workers wait for
+//! (`waiter.rs`).
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::collections::VecDeque;
 
-/// An inbox job. A worker's thread runs these before everything else, in the order in which they
-/// arrived.
+/// An inbox job. A worker's thread runs these in the order in which they arrived.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A job, with information about its sender.

@@ -1,4 +1,8 @@
 //! A worker's slot, which is the worker's place in the pool.
+//!
+//! A slot contains what other threads need to know about a worker: its state word, its inbox, its
+//! thread, its counters, and whether it is idle. It exists even while the worker has no thread, and
+//! it never moves (`table.rs`).
 
 use super::{
     inbox::Inbox,

@@ -1,5 +1,8 @@
 //! A table with one entry per worker. It can grow while other threads read it, and an entry never
 //! moves.
+//!
+//! Therefore reading an entry takes no lock, and a reference to an entry stays valid as long as the
+//! table exists, even if the pool is resized.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,7 @@
 //! Wakers that must be woken now, because their timer is due or their socket is ready.
+//!
+//! We collect them in a list first. A waker is code of the program, which must not run while the
+//! runtime holds a lock.
 
 use super::stored_waker::StoredWaker;
 use crate::sync::{local, thread_local};

@@ -1,4 +1,5 @@
-//! The poller on systems other than Linux. It uses the `polling` crate.
+//! The poller on systems other than Linux. It uses the `polling` crate, because each of these
+//! systems has an interface of its own.
 
 use super::{AsSource, Event, Interest, Mode};
 use polling::PollMode;

@@ -48,7 +48,7 @@ static MAX: AtomicUsize = AtomicUsize::new(THREADS_MAX);
 ///
 /// # Panics
 ///
-/// If `threads` is 0.
+/// Panics if `threads` is 0.
 ///
 /// ```
 /// creel::set_max_blocking_threads(16);
@@ -169,8 +169,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Panics
 ///
-/// If the system refuses a thread and no thread for such calls exists yet. Awaiting the future
-/// resumes the panic of `work`.
+/// Panics if the system refuses a thread and no thread for such calls exists yet. Awaiting the
+/// future resumes the panic of `work`.
 ///
 /// ```
 /// use std::process::Command;
@@ -220,7 +220,8 @@ fn call<T: Send + 'static>(kind: Kind, work: impl FnOnce() -> T + Send + 'static
 ///
 /// # Errors
 ///
-/// If the system refuses a thread and no thread for such calls exists yet. `work` is then dropped.
+/// Returns an error if the system refuses a thread and no thread for such calls exists yet. `work`
+/// is then dropped.
 #[cfg(all(unix, feature = "net"))]
 pub(crate) fn detached(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     submit(Kind::Call, Box::new(work))

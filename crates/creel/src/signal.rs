@@ -17,12 +17,12 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 ///
 /// # Errors
 ///
-/// If the system refuses the handler, or if the process has too many open files.
+/// Returns an error if the system refuses the handler, or if the process has too many open files.
 ///
 /// # Panics
 ///
-/// If the signal cannot be handled. This applies to signals that report a fault of the program, for
-/// example `SIGSEGV`, and to `SIGKILL` and `SIGSTOP`.
+/// Panics if the signal cannot be handled. This applies to signals that report a fault of the
+/// program, for example `SIGSEGV`, and to `SIGKILL` and `SIGSTOP`.
 ///
 /// ```
 /// use creel::signal::{SIGUSR1, signal};
@@ -84,7 +84,7 @@ impl Signal {
     ///
     /// # Errors
     ///
-    /// If the system's poller cannot watch the socket.
+    /// Returns an error if the system's poller cannot watch the socket.
     pub async fn recv(&mut self) -> io::Result<()> {
         match self.receives.read(&mut [0; 64]).await? {
             0 => Err(ErrorKind::UnexpectedEof.into()),

@@ -6,8 +6,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The stream returns connections, and never ends. After an error, which the listener survives, wait
-/// a little before you poll it again.
+/// The stream returns connections, and never ends. The listener remains usable after an error.
+/// Wait a little then before you poll it again, because the error may still be there.
 ///
 /// ```
 /// use creel::net::{TcpListener, TcpStream};

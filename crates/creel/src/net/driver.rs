@@ -18,9 +18,9 @@
 //!   which means again and again while there is something to read. Therefore a task that received
 //!   one datagram, for example, does not need a failing system call to find out that it was the
 //!   last one.
-//! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival,
-//!   or, if it does not support edges, once each time the socket is armed.
-//!   There are three such cases: pools with several workers (because workers steal tasks from each
+//! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
+//!   If it does not support edges, it reports the socket once each time the socket is armed. There
+//!   are three such cases: pools with several workers (because workers steal tasks from each
 //!   other), sockets on which a task has waited to write, and streams (because a short read already
 //!   says that there is no more).
 //!
@@ -91,8 +91,8 @@ struct Asking {
     /// The poller of the driver, after it was created and until the driver ends.
     poller: Option<Arc<Poller>>,
     events: Option<Events>,
-    /// The number of the current row of polls. In a row, the worker polls again and again until
-    /// there are no more events.
+    /// The number of the current row of polls (`retry.rs`). In a row, the worker polls again at
+    /// once until there are no more events.
     row: u32,
 }
 

@@ -26,8 +26,8 @@ thread_local! {
     /// The driver with which sockets that have to wait on this thread register. It is the driver of
     /// the innermost [`Entered`], or null.
     static CURRENT: Cell<*const Driver> = const { Cell::new(ptr::null()) };
-    /// The number of operations of this thread, modulo [`IN_A_ROW`], after which the next one could
-    /// have tried at once, on sockets that are reported by level.
+    /// Counts operations of this thread on sockets that are reported by level, modulo
+    /// [`IN_A_ROW`]. It counts only operations after which the next one could have tried at once.
     static TRIED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -35,10 +35,13 @@ thread_local! {
 const SYSTEM_CALL: i64 = 2;
 
 /// One in this number of operations on sockets that are reported by level gives way, even if the
-/// socket receives a burst, so that a peer that sends as fast as the task reads delays neither
-/// other tasks nor timers. The operation then leaves it to the next poll of the driver to find out
-/// whether there is more. In a throttled pool, that poll happens in the same quantum. In contrast,
-/// a task that has used up its budget wakes itself and runs in the next quantum.
+/// socket receives a burst. Otherwise a peer that sends as fast as the task reads would delay other
+/// tasks and timers.
+///
+/// To give way, the operation waits for the next poll of the driver, which finds out whether there
+/// is more. In a throttled pool, that poll happens in the same quantum. This is why we do not rely
+/// on the task's budget here: a task that has used up its budget wakes itself and runs in the next
+/// quantum.
 const IN_A_ROW: u32 = 64;
 
 /// Returns whether this operation gives way.

@@ -6,11 +6,15 @@
 //! reports levels, we can instead ask it once for all sockets. However, in a burst this costs one
 //! wake-up per datagram. Therefore a direction reads again if reading again has found another
 //! datagram recently.
+//!
+//! A *row* of polls begins when the driver polls in a new turn. It continues while the driver polls
+//! again at once, because the last answer was full or because an operation has left it open whether
+//! there is more.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// After this number of reports in a row that no task used, we stop reporting the socket by level,
-/// because each report has a cost.
+/// After this number of consecutive reports that no task used, we stop reporting the socket by
+/// level, because each report has a cost.
 const UNANSWERED_MAX: u32 = 16;
 
 /// The meaning of a report for the driver.

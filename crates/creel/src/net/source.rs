@@ -25,8 +25,8 @@ pub enum Direction {
 pub(super) struct Source<S: ?Sized> {
     pub(super) read: Readiness,
     pub(super) write: Readiness,
-    /// Whether the poller reports the read direction by level, which means as long as there is
-    /// something to read. Otherwise it reports each arrival once.
+    /// Whether the poller reports the read direction by level, which means in each poll while
+    /// there is something to read. Otherwise it reports each arrival once.
     pub(super) level: AtomicBool,
     /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it is
     /// stored before the socket is added to the poller or its mode there changes.

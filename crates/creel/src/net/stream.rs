@@ -19,8 +19,8 @@ use std::task::{Context, Poll};
 /// enough.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// No flag is needed here. On Apple's systems, the standard library creates its sockets so that they
-/// send no signal, and Windows has no signals.
+/// No flag is needed here. On Apple's systems, the standard library creates its sockets in such a
+/// way that they send no signal, and Windows has no signals.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 const SEND_FLAGS: i32 = 0;
 
@@ -427,8 +427,8 @@ impl<S: Connection> Stream<S> {
             .try_now(Direction::Write, |stream| write(stream, bytes))
     }
 
-    /// Shuts down reading, writing or both, like the method `shutdown` of the standard library. After
-    /// you shut down writing, the peer reads the end of the stream.
+    /// Shuts down reading, writing or both, like the method `shutdown` of the standard library.
+    /// After you shut down writing, the peer reads the end of the stream.
     ///
     /// The name differs, so that the method `shutdown` of `tokio::io::AsyncWriteExt` is usable with
     /// the feature `tokio-io`.

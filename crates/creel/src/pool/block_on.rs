@@ -108,9 +108,9 @@ impl Pool {
     ///
     /// # Panics
     ///
-    /// If the calling thread already runs this pool's work, because the worker would wait for
-    /// itself. If the future panics. If this is a [handle](crate::Pool::handle) and its pool has
-    /// been dropped or is being dropped.
+    /// Panics if the calling thread already runs this pool's work, because the worker would wait
+    /// for itself. Panics if the future panics. Panics if this is a [handle](crate::Pool::handle)
+    /// and its pool has been dropped or is being dropped.
     ///
     /// # If the pool is dropped during the call
     ///

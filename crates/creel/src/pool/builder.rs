@@ -90,6 +90,10 @@ const STACK_MAX: usize = match usize::BITS {
 
 /// A builder for a [`Pool`]. [`Pool::builder`] creates it.
 ///
+/// Call a method for each setting that must differ from its default, and then
+/// [`build`](Self::build). The four settings that matter most are [`workers`](Self::workers),
+/// [`placement`](Self::placement), [`wait`](Self::wait) and [`balance`](Self::balance).
+///
 /// ```
 /// use creel::{Balance, Placement, Pool, Wait};
 ///
@@ -277,8 +281,9 @@ impl PoolBuilder {
     /// worker gets its first work.
     ///
     /// # Errors
-    /// If the number of workers or their stack size is out of range, if the workers cannot be
-    /// placed as requested, or if you asked for the pool to be observed and this is not possible.
+    /// Returns an error if the number of workers or their stack size is out of range, if the
+    /// workers cannot be placed as requested, or if you asked for the pool to be observed and this
+    /// is not possible.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -63,8 +63,9 @@ impl PoolBuilder {
     /// before the global pool is used.
     ///
     /// # Errors
-    /// If the global pool exists already, because it was set or used before. Also if
-    /// [`build`](Self::build) returns an error. The global pool is unchanged in both cases.
+    /// Returns an error if the global pool exists already, because it was set or used before. Also
+    /// returns an error if [`build`](Self::build) returns an error. The global pool is unchanged in
+    /// both cases.
     ///
     /// ```
     /// use creel::{GlobalError, Pool, Wait};

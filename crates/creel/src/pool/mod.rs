@@ -1,8 +1,9 @@
 //! The pool: worker threads, and the four settings that the program makes for them.
 //!
 //! Loops, tasks, timers and sockets do not know each other. They only share what is in `worker/`.
-//! This module combines them in the worker's loop (`worker_loop.rs`). We implement the verbs of
-//! loops in `crate::loops`, on top of this module. `docs/design/pool.md` describes the guarantees.
+//! This module combines them in the worker's loop (`worker_loop.rs`). The methods for loops are in
+//! `crate::loops`, which is built on this module. `docs/design/pool.md` describes the guarantees
+//! that all of them rely on.
 
 #[cfg(feature = "tasks")]
 mod away;
@@ -170,8 +171,8 @@ impl Pool {
     /// workers that it started with.
     ///
     /// # Errors
-    /// If the number is out of range, if the placement has no room for that number of workers, or
-    /// if the pool has been dropped. The pool is unchanged in that case.
+    /// Returns an error if the number is out of range, if the placement has no room for that number
+    /// of workers, or if the pool has been dropped. The pool is unchanged in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -202,8 +203,8 @@ impl Pool {
     /// are not workers wait until it is back.
     ///
     /// # Errors
-    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
-    /// thread. `f` has been dropped in that case.
+    /// Returns an error if the pool has no such worker, has ended, or the operating system refuses
+    /// the worker's thread. `f` has been dropped in that case.
     ///
     /// # Panics
     /// Resumes a panic of `f`. The pool keeps working.

@@ -146,8 +146,8 @@ impl NamedPools {
     /// one with these settings.
     ///
     /// # Errors
-    /// If the existing pool has a different number of workers or a different way to wait, or if a
-    /// new pool cannot be created.
+    /// Returns an error if the existing pool has a different number of workers or a different way
+    /// to wait, or if a new pool cannot be created.
     ///
     /// ```
     /// use creel::{NamedPools, Pool};

@@ -90,8 +90,9 @@ impl Pool {
     /// window of the previous call, and [`Observe::Off`] closes it.
     ///
     /// # Errors
-    /// If the system refuses the socket or the thread, or if the pool has been dropped. Always on
-    /// systems other than Linux and without the feature `net`, except for [`Observe::Off`].
+    /// Returns an error if the system refuses the socket or the thread, or if the pool has been
+    /// dropped. Always returns an error on systems other than Linux and without the feature `net`,
+    /// except for [`Observe::Off`].
     pub fn observe(&self, what: Observe) -> Result<(), BuildError> {
         let mut window = lock(&self.shared.window);
         if let Some(before) = window.take() {

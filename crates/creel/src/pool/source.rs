@@ -147,7 +147,7 @@ impl Pool {
     /// its worker gets its first work. Returns without waiting for the threads.
     ///
     /// # Errors
-    /// If the pool has ended, or the operating system refuses a thread.
+    /// Returns an error if the pool has ended, or the operating system refuses a thread.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -167,8 +167,8 @@ impl Pool {
     /// wait for it. A panic of `f` aborts the process.
     ///
     /// # Errors
-    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
-    /// thread. `f` has been dropped in that case.
+    /// Returns an error if the pool has no such worker, has ended, or the operating system refuses
+    /// the worker's thread. `f` has been dropped in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -200,8 +200,9 @@ impl Pool {
     /// there.
     ///
     /// # Errors
-    /// If the pool has no such worker. A worker that waits in `work_until` while the pool becomes
-    /// smaller checks its condition about twice per millisecond, so it needs no wake.
+    /// Returns an error if the pool has no such worker. A worker that waits in `work_until` while
+    /// the pool becomes smaller checks its condition about twice per millisecond, so it needs no
+    /// wake.
     pub fn wake(&self, worker: usize) -> Result<(), WorkerError> {
         self.shared.slots.slot_in_use(worker)?.notify();
         Ok(())
@@ -214,7 +215,7 @@ impl Pool {
     /// The thread that makes the condition true must then call [`wake`](Self::wake).
     ///
     /// # Panics
-    /// If the calling thread is not a worker of this pool.
+    /// Panics if the calling thread is not a worker of this pool.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicBool, Ordering};

@@ -39,8 +39,8 @@ impl Steps {
 ///
 /// # Panics
 ///
-/// If no task or timer is left that could wake the future. A timer of a manual clock does not
-/// count, because no other thread could advance the clock.
+/// Panics if no task or timer is left that could wake the future. A timer of a manual clock does
+/// not count, because no other thread could advance the clock.
 pub(super) fn turn(pool: &Shared, busy: bool) -> bool {
     if HAS_THREADS {
         return false;

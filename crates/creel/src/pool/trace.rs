@@ -25,7 +25,7 @@ impl Pool {
     /// The caller of a loop appears in the row of the worker whose share it takes.
     ///
     /// # Errors
-    /// If the file cannot be written. `f` has run in that case.
+    /// Returns an error if the file cannot be written. `f` has run in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -6,18 +6,19 @@
 //! scheduler's rules. Wakers are plain [`std::task::Waker`]s, so futures from any crate work
 //! unchanged if the crate does not need its own executor.
 //!
-//! From the bottom up, the modules are:
+//! From the bottom up, these modules implement tasks:
 //!
-//! - `state`, the state word of a task, `slab`, the memory of tasks, `cell`, the task itself, and
-//!   `join`, its handle.
-//! - `run_queue`, `lifo` and `inject`, the queues.
-//! - `local`, the local scheduler that a thread needs to run tasks, `local_context`, the steps of a
-//!   thread that holds one, and `steal`, the order in which a thread takes tasks from others.
-//! - `tasks`, the state that a pool shares, `turn`, the part of a worker, `block_on_driver`, the
-//!   part of a `block_on` caller, and `context`, which pool's code a thread runs.
-//! - `spawn` and `end`, the beginning and the end of tasks, and `seeded`, the deterministic mode.
-//! - For programs, `background`, `budget` and `yield_now` wrap futures, `join_set` and `token`
-//!   group tasks, and `id` identifies a task.
+//! | module | contents |
+//! |---|---|
+//! | `state`, `slab`, `cell`, `join` | the state word of a task, the memory of tasks, the task itself, and its handle |
+//! | `run_queue`, `lifo`, `inject` | the queues |
+//! | `local`, `local_context` | the local scheduler that a thread needs to run tasks, and the steps of a thread that holds one |
+//! | `steal` | the rules for taking tasks from other local schedulers |
+//! | `tasks`, `turn`, `block_on_driver` | the state that a pool's threads share, and the parts of a worker and of a `block_on` caller |
+//! | `context` | the pool whose code a thread runs |
+//! | `spawn`, `end`, `seeded` | the beginning and the end of tasks, and the deterministic mode |
+//! | `background`, `budget`, `yield_now` | for programs: wrappers of futures |
+//! | `join_set`, `token`, `id` | for programs: groups of tasks, and the identity of a task |
 
 #[cfg(feature = "stream")]
 mod as_stream;

@@ -3,48 +3,44 @@
 //!
 //! # The bits
 //!
-//! `SCHEDULED`: a thread must handle the task. It must poll the task, or drop its future if the
-//! task is cancelled. A wake-up sets the bit. If the task is not running, a set bit means that the
-//! task is in exactly one place, which is a queue or the hints (see below). If it is running, a set
-//! bit means that the running worker queues it again after the poll. If its poll has not begun,
-//! because the task waits in a LIFO slot, that poll serves the wake-up and clears the bit.
+//! | bit | meaning | set by | cleared by |
+//! |---|---|---|---|
+//! | `SCHEDULED` | a thread must poll the task, or drop its future if it is cancelled | the spawn, a wake-up, or a cancellation | the claim |
+//! | `RUNNING` | one thread has claimed the task, and only this thread may access its future | the claim, or a wake-up into a LIFO slot | the end of the poll |
+//! | `HINTED` | the task is scheduled by hints, which are pointers to it in run queues | the spawn, a wake-up, or a poll during which the task was woken | the claim, or a move to another queue |
+//! | `COMPLETE` | the future is gone. The output is in the cell if `HANDLE` is set | the end of the last poll | nothing |
+//! | `CANCELLED` | the future must be dropped instead of polled again | `abort`, the end of the pool, or the loss of the last reference | nothing |
+//! | `HANDLE` | the join handle is alive, and it takes or drops the output | the spawn | the handle, when it is gone |
+//! | `JOINER` | the handle's waker is in the cell | the handle | the handle, or the step that sets `COMPLETE`. The worker of that step then owns the waker |
+//! | `BOUND` | the task runs on the thread of one worker only. Bits 8 to 23 contain its index | the spawn | nothing |
+//! | `SPARE` | one of the counted references has no owner yet | a wake-up, or the spawn | the end of the poll |
 //!
-//! `RUNNING`: one thread has the task, and only this thread may access its future. The bit is set
-//! when the task is claimed, and cleared after the poll. If a worker whose LIFO slot is empty wakes
-//! a task, it claims the task at once. The task then waits in the slot as `RUNNING`, for that
-//! worker or for a thread that steals it from the slot (`lifo.rs`).
+//! The upper 32 bits contain the number of references, which are the handle, every waker, and the
+//! spare reference.
 //!
-//! `HINTED`: the task is scheduled by hints, which are pointers to it in run queues. A thread that
-//! finds a hint may claim the task by clearing `SCHEDULED` and `HINTED` in one exchange. If a hint
-//! is stale, the exchange fails and the hint is dropped. This holds even if the cell serves another
-//! task by then, because cells are type-stable (`slab.rs`). If the exchange succeeds on that other
-//! task, that task is scheduled by hints too, and its own hint fails later. The bit is never
-//! combined with `BOUND`.
+//! `SCHEDULED`: while the task is not running, a set bit means that the task is in exactly one
+//! place, which is a queue or the hints. While it is running, a set bit means that the running
+//! worker queues it again after the poll.
 //!
-//! `COMPLETE`: the future is gone. The output is in the cell if `HANDLE` is set. The bit is never
-//! cleared.
+//! `RUNNING`: if a worker whose LIFO slot is empty wakes a task, it claims the task at once. The
+//! task then waits in the slot as `RUNNING`, for that worker or for a thread that steals it from
+//! the slot (`lifo.rs`). If the task is woken while it waits there, the poll that follows serves
+//! this wake-up too, and clears `SCHEDULED`.
 //!
-//! `CANCELLED`: the future must be dropped instead of polled again. A poll that is under way is not
-//! interrupted. If that poll is ready, the task has finished and is not cancelled.
+//! `HINTED`: a thread that finds a hint may claim the task by clearing `SCHEDULED` and `HINTED` in
+//! one exchange. If the hint is stale, the exchange fails and the thread drops the hint. This holds
+//! even if the cell serves another task by then, because cells are type-stable (`slab.rs`). If the
+//! exchange succeeds on that other task, that task is scheduled by hints too, and its own hint
+//! fails later. The bit is never combined with `BOUND`.
 //!
-//! `HANDLE`: the join handle is alive, and it takes or drops the output. The bit is never set
-//! again.
+//! `CANCELLED`: a poll that is under way is not interrupted. If that poll is ready, the task has
+//! finished and is not cancelled.
 //!
-//! `JOINER`: the handle's waker is in the cell. The handle sets and clears the bit before
-//! `COMPLETE`. The worker that completes the task clears it in the same step that sets `COMPLETE`,
-//! and then owns the waker.
-//!
-//! `BOUND`: the task runs on the thread of one worker only. The word contains the index of that
-//! worker. The bit never changes.
-//!
-//! `SPARE`: one of the counted references has no owner yet. A waker that is consumed by its wake-up
-//! into a hint or into the LIFO slot leaves its reference this way, and a new task that is queued
-//! by a hint starts with one. The reference belongs to the next poll. The first waker that this
-//! poll clones takes it without counting. If no waker takes it, the step that ends the poll drops
-//! it and clears the bit. The bit is never set without `HINTED` or `RUNNING`.
-//!
-//! Bits 8 to 23 hold the worker of a bound task. The upper 32 bits hold the number of references,
-//! which are the handle, every waker, and the spare reference.
+//! `SPARE`: this bit saves counting references. A waker that is consumed by its wake-up into a hint
+//! or into the LIFO slot leaves its reference with the task, and a new task that is queued by a
+//! hint starts with one. The reference belongs to the next poll. The first waker that this poll
+//! clones takes it without counting. If no waker takes it, the step that ends the poll drops it.
+//! The bit is never set without `HINTED` or `RUNNING`.
 //!
 //! # Which step frees the cell
 //!

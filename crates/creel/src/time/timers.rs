@@ -14,9 +14,9 @@
 //! lock. `fire` takes the due wakers out in batches and wakes them afterwards. For the same reason,
 //! we drop wakers only without the lock.
 //!
-//! An entry belongs to the timers on which it was created. A future that finds itself on another
-//! worker moves its entry there. In the long run, each worker therefore fires the timers of the
-//! tasks that it runs.
+//! An entry belongs to the timers of the worker on which it was created. If a future is polled on
+//! another worker, it moves its entry there. In the long run, each worker therefore fires the
+//! timers of the tasks that it runs.
 
 use super::clock::{Clock, Subscription};
 use super::pending_timers::PendingTimers;
@@ -49,11 +49,11 @@ pub(crate) struct Timers {
     /// The number of calls of `fire`. Relaxed, and counted by one thread at a time, because a
     /// reader only wants to know whether there was a new one.
     reactions: AtomicU64,
-    /// The time of the worker's turn in nanoseconds, which `fire` sets. We compare all timers with
-    /// it, so that they do not need to read the clock. It never decreases, although a worker that
-    /// rescues timers sets it as well, because a task that a timer wakes must find that its time
-    /// has come. Relaxed, because a stale value is only an earlier time, by which no timer fires
-    /// early.
+    /// The time of the worker's turn in nanoseconds. A future compares its deadline with this time,
+    /// so that it does not need to read the clock. `fire` sets it. A worker that rescues timers
+    /// sets it as well, because a task that a timer wakes must find that its time has come. It
+    /// never decreases. Relaxed, because a stale value is only an earlier time, and no timer fires
+    /// early by that.
     turn: AtomicU64,
     /// Whether the last `fire` left due timers to the next one. Relaxed, because only the worker
     /// uses it.

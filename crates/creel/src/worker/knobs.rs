@@ -81,8 +81,8 @@ pub enum Balance {
     Shared,
 }
 
-/// The error of parsing a [`Wait`], a [`Balance`] or an [`Observe`](crate::Observe). Its message contains the text and what would be
-/// accepted.
+/// The error of parsing a [`Wait`], a [`Balance`] or an [`Observe`](crate::Observe). Its message
+/// contains the text that could not be parsed, and the texts that would be accepted.
 ///
 /// ```
 /// let error = "often".parse::<creel::Balance>().unwrap_err();

@@ -155,10 +155,15 @@ pub struct WorkerStats {
     pub parked: Duration,
     /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
     /// caller that is not one of the loop's workers counts as worker 0. Another thread that is not
-    /// a worker, and that helps while it waits, counts as the worker whose place it takes. Some loops are not counted:
-    /// loops inside other loops, loops that are called while the pool runs another loop or one of
-    /// its workers runs other code, and loops that only one worker may run (for example on a pool
-    /// with one worker, or on an adaptive pool with one CPU).
+    /// a worker, and that helps while it waits, counts as the worker whose place it takes.
+    ///
+    /// Some loops are not counted:
+    ///
+    /// - loops inside other loops
+    /// - loops that are called while the pool runs another loop, or while one of its workers runs
+    ///   other code
+    /// - loops that only one worker may run, for example on a pool with one worker, or on an
+    ///   adaptive pool with one CPU
     pub loop_items: u64,
     /// The number of blocks of loops that the worker ran, that is, how often it fetched items.
     pub loop_blocks: u64,

@@ -1,16 +1,15 @@
 //! The primitives that the runtime is built on, and the word that threads sleep on.
 //!
-//! All lock-free code of this crate takes its atomics from here, so that the same code runs under
-//! the model checkers. In the repository, `crates/models` compiles this crate with `creel_loom`,
-//! which uses loom's types for parts of a pool, or with `creel_shuttle`, which uses shuttle's types
-//! for a whole pool, including its threads, thread-locals and clock. Otherwise an atomic is that of
-//! `std`, and a [`WaitWord`] is one futex on Linux, and a mutex with a condition variable on other
-//! systems.
+//! All lock-free code of this crate takes its atomics from here, so that the same code also runs
+//! under model checkers and on a simulated machine:
 //!
-//! `crates/sim/runtime` compiles this crate with `creel_sim`, which uses the types of a simulated
-//! machine. Every step then costs virtual time.
-//!
-//! `--cfg creel_pauses` uses the types of `std`, but lets each step pause at random (`pauses.rs`).
+//! | `--cfg` | types | set by |
+//! |---|---|---|
+//! | none | those of `std`. A [`WaitWord`] is one futex on Linux, and a mutex with a condition variable on other systems | |
+//! | `creel_loom` | those of loom, for parts of a pool | `crates/models` |
+//! | `creel_shuttle` | those of shuttle, for a whole pool, including its threads, thread-locals and clock | `crates/models` |
+//! | `creel_sim` | those of a simulated machine, on which every step costs virtual time | `crates/sim/runtime` |
+//! | `creel_pauses` | those of `std`, but each step may pause at random (`pauses.rs`) | you |
 //!
 //! Under shuttle, all threads of a model run on one thread of the system. Code must therefore not
 //! hold a lock of `std`, or be inside a `OnceLock`, while it takes one of the steps below. The

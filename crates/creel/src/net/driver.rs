@@ -15,9 +15,8 @@
 //!
 //! - In a pool with one worker, that worker runs the task that it wakes before it polls again. We
 //!   then let the poller report listeners, and datagram sockets that only receive, by *level*,
-//!   which means again and again while there is something to read. Therefore a task that received
-//!   one datagram, for example, does not need a failing system call to find out that it was the
-//!   last one.
+//!   which means again and again while there is something to read. For example, a task that has
+//!   received one datagram then needs no failing system call to find out that it was the last one.
 //! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
 //!   If it does not support edges, it reports the socket once each time the socket is armed. There
 //!   are three such cases: pools with several workers (because workers steal tasks from each
@@ -56,7 +55,7 @@ const ROOM: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 #[derive(Default)]
 pub(crate) struct Driver {
     /// The poller. We create it with the first socket, so that a pool without sockets uses no file
-    /// descriptor. The same is true for a pool that has ended.
+    /// descriptor. It is `None` again once the driver has ended.
     poller: RwLock<Option<Arc<Poller>>>,
     /// Whether the driver has ended, so that no socket can be added any more. Set before `sources`
     /// and `poller` are emptied, and checked under their locks by threads that add to them.

@@ -281,9 +281,11 @@ impl PoolBuilder {
     /// worker gets its first work.
     ///
     /// # Errors
-    /// Returns an error if the number of workers or their stack size is out of range, if the
-    /// workers cannot be placed as requested, or if you asked for the pool to be observed and this
-    /// is not possible.
+    /// Returns an error in these cases:
+    ///
+    /// - The number of workers or their stack size is out of range.
+    /// - The workers cannot be placed as requested.
+    /// - You asked for the pool to be observed, and this is not possible.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

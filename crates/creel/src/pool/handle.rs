@@ -1,6 +1,11 @@
-//! Other views of a pool: a handle that does not keep it alive, and a `Pool` whose loops have a
-//! different balance, maximum number of workers or key. Such a view of an owner is an owner, and
-//! a view of a handle is a handle.
+//! Other views of a pool.
+//!
+//! | view | differs from the pool |
+//! |---|---|
+//! | [`Pool::handle`] | does not keep the workers alive |
+//! | [`Pool::with_balance`], [`Pool::with_max_workers`], [`Pool::with_site`] | its loops have a different balance, maximum number of workers, or key |
+//!
+//! A view of an owner, in the second row, is an owner as well. A view of a handle is a handle.
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{

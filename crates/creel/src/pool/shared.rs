@@ -1,4 +1,7 @@
-//! The data that a pool's owner, workers and handles share.
+//! The data that a pool's owner, workers and handles share, and the end of a pool.
+//!
+//! [`Shared`] connects the parts of a pool: it owns the workers, and implements for them the trait
+//! `Work`, by which they run loops, tasks, timers and sockets.
 
 use super::{
     Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
@@ -179,9 +182,10 @@ impl Shared {
 
     /// Ends the pool, which is already closing. Every thread finishes the work that it has
     /// accepted, and ends. This waits for the threads for at most `within`. After that time, a
-    /// thread that we start for this purpose waits instead. The same happens if the caller would
-    /// wait for itself, that is, if it is one of the pool's threads, inside its `block_on`, or in
-    /// the middle of one of its methods.
+    /// thread that we start for this purpose waits instead.
+    ///
+    /// That thread also waits if the caller would wait for itself. This is so if the caller is one
+    /// of the pool's threads, inside its `block_on`, or in the middle of one of its methods.
     pub(crate) fn close(self: &Arc<Self>, within: Option<Duration>) {
         let slots = &self.slots;
         self.tasks.cancel_all();

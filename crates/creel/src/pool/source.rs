@@ -1,7 +1,8 @@
 //! Things that a program can add to its pool: queues and hooks of its own.
 //!
-//! An executor that has rules of its own about its jobs uses this to run on a pool. It keeps the
-//! queues, and the pool keeps the workers. `crates/rayon-core` in the repository is an example.
+//! Use them for an executor that has rules of its own about its jobs, for example about their
+//! order. The executor keeps the queues, and the pool keeps the workers. `crates/rayon-core` in the
+//! repository is an example.
 
 use super::{Pool, PoolBuilder, WorkerError, shared::Shared};
 use crate::{
@@ -64,10 +65,11 @@ impl PoolBuilder {
         self
     }
 
-    /// Lets each thread from outside work next to all workers. By default, such a thread counts as
-    /// worker 0 while it is in a `join` or a `scope`, so worker 0 is not woken for these, and there
-    /// are never more busy threads than workers. Use it if a thread of your own belongs to the pool
-    /// in addition to its workers.
+    /// Lets each thread from outside work next to all workers. Use it if a thread of your own
+    /// belongs to the pool in addition to its workers.
+    ///
+    /// By default, such a thread counts as worker 0 while it is in a `join` or a `scope`. Worker 0
+    /// is not woken for these, so that there are never more busy threads than workers.
     ///
     /// ```
     /// use std::sync::Barrier;

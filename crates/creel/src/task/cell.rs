@@ -140,6 +140,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         drop_output: Self::drop_output,
     };
 
+    /// Calls `f` with the future or output of the cell.
+    ///
     /// # Safety
     ///
     /// `task` must be a cell of this type, and only the caller may access its stage.
@@ -150,6 +152,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         cell.stage.with_mut(|stage| f(unsafe { &mut *stage }))
     }
 
+    /// Polls the future. Returns whether it is complete. In that case the output is in its place.
+    ///
     /// # Safety
     ///
     /// The caller must have claimed the task, and its future must be there.
@@ -199,6 +203,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         stage.output = ManuallyDrop::new(O::keep(output));
     }
 
+    /// Drops the future, and puts the error of a cancelled task in its place.
+    ///
     /// # Safety
     ///
     /// The same conditions as for `poll` apply.
@@ -211,6 +217,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         unsafe { Self::with_stage(task, drop_it) };
     }
 
+    /// Moves the outcome out of the cell.
+    ///
     /// # Safety
     ///
     /// The output must be there and belong to the caller.
@@ -221,6 +229,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         unsafe { Self::with_stage(task, take) }.give()
     }
 
+    /// Moves the outcome to the place `to`.
+    ///
     /// # Safety
     ///
     /// The same conditions as for `output` apply. In addition, `to` must be a place for a
@@ -234,6 +244,8 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         unsafe { to.cast::<Outcome<F>>().write(output) };
     }
 
+    /// Drops the outcome. A panic in its drop is caught.
+    ///
     /// # Safety
     ///
     /// The same conditions as for `output` apply.
@@ -356,6 +368,8 @@ impl Task {
         }
     }
 
+    /// Frees the cell.
+    ///
     /// # Safety
     ///
     /// The state word must have returned this action to the caller, and the caller must call this
@@ -418,6 +432,8 @@ impl Task {
         Ran::Complete
     }
 
+    /// Completes the task, and wakes the task that joins it, if there is one.
+    ///
     /// # Safety
     ///
     /// The caller must be running the task and must have put the output into the cell. `spare` must

@@ -148,7 +148,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Does the same as `step`, after the maintenance that is not needed at each step.
+    /// Does the maintenance, and then runs one task like [`step`](Self::step).
     #[cold]
     fn step_after_maintenance(self, cancel: bool) -> bool {
         let outside = self.maintain();

@@ -477,6 +477,8 @@ impl Own {
         Some(block)
     }
 
+    /// Adds a block to the free list of its class.
+    ///
     /// # Safety
     ///
     /// The block must be of this class and in one of the heap's chunks. No other thread may have or

@@ -79,7 +79,9 @@ impl Parker {
         self.wake_from(self.state.swap(NOTIFIED, Ordering::AcqRel))
     }
 
-    /// Does the same for work that may wait for the end of a throttle's quantum.
+    /// Makes the worker check for work that may wait for the end of a throttle's quantum. Wakes the
+    /// worker if it sleeps, unless it sleeps out the quantum. Returns the previous state of its
+    /// thread.
     pub(crate) fn notify_later(&self) -> PrevState {
         let previous = |state| match state {
             SLEEPING_QUANTUM => Some(SLEEPING_QUANTUM),
@@ -128,21 +130,23 @@ impl Parker {
         self.sleep_as(PARKED, || self.state.wait(PARKED, timeout))
     }
 
-    /// Does the same, but [`notify_later`](Self::notify_later) does not end the sleep. It only
-    /// keeps the thread from falling asleep if it comes before that.
+    /// Sleeps like [`park`](Self::park), but [`notify_later`](Self::notify_later) does not end the
+    /// sleep. If it comes before the thread sleeps, the thread does not fall asleep.
     pub(crate) fn sleep_quantum(&self, timeout: Option<Duration>) -> bool {
         self.sleep_as(SLEEPING_QUANTUM, || {
             self.state.wait(SLEEPING_QUANTUM, timeout)
         })
     }
 
-    /// Does the same as `park`, in the middle of user code.
+    /// Sleeps like [`park`](Self::park), in the middle of user code.
     pub(crate) fn sleep_inside(&self, timeout: Option<Duration>) {
         self.sleep_as(WAITING, || self.state.wait(WAITING, timeout));
     }
 
-    /// Does the same as `park`, with a `sleep` that the poller ends. Returns whether a waker has
-    /// come. The caller must check the result even if `sleep` returned at once, for example because
+    /// Sleeps like [`park`](Self::park), but in the poller: calls `sleep`, which the poller ends.
+    /// Returns whether a waker has come.
+    ///
+    /// The caller must check the result even if `sleep` returned at once, for example because
     /// another worker already polls. If a waker has come, the worker must not sleep elsewhere.
     #[must_use]
     pub(crate) fn poll(&self, sleep: impl FnOnce()) -> bool {

@@ -24,10 +24,9 @@ pub(crate) struct WorkerSlot {
     /// Whether the worker has been notified with `Idle::notify_one`. It is stored before the worker
     /// is unparked.
     notified: AtomicBool,
-    /// Whether the worker is idle according to `Idle`. Its own thread writes it. It is `SeqCst` for
-    /// this reason: a worker stores that it stops being idle before it checks for a new loop, and a
-    /// loop's caller reads the flag after it has published the loop. At least one of them therefore
-    /// sees the other.
+    /// Whether the worker is idle according to `Idle`. Its own thread writes it. A worker stores
+    /// that it stops being idle before it checks for a new loop. A loop's caller reads the flag
+    /// after it has published the loop. Both use `SeqCst`, so at least one of them sees the other.
     idle: AtomicBool,
     /// Whether the worker takes part in the pool's loop. It is a hint for the caller of the next
     /// loop.
@@ -122,7 +121,7 @@ impl WorkerSlot {
         self.inbox.take().map(|job| self.run(job)).is_some()
     }
 
-    /// Does the same for the jobs that another worker waits for.
+    /// Runs the oldest inbox job that another worker waits for, and returns whether there was one.
     pub(crate) fn run_nested(&self) -> bool {
         self.inbox.take_nested().map(|job| self.run(job)).is_some()
     }

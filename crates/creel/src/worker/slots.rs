@@ -224,8 +224,7 @@ impl WorkerSlots {
         self.start(slot).map(|_| ())
     }
 
-    /// Does the same as [`ensure_started`](Self::ensure_started), and returns whether this call has
-    /// started the thread.
+    /// Starts the worker's thread unless it has one. Returns whether this call has started it.
     fn start(&self, slot: &WorkerSlot) -> io::Result<bool> {
         if self.threadless {
             return Ok(false);
@@ -325,8 +324,9 @@ impl WorkerSlots {
         let _ = self.notify(self.first_helper(own), own, When::Now);
     }
 
-    /// Does the same, but may also notify worker 0 if the thread is from outside. Use it if the
-    /// thread may block, because it then does no work in the place of worker 0.
+    /// Notifies an idle worker like [`notify_other`](Self::notify_other), but may also choose worker
+    /// 0 if the thread is from outside. Use it if the thread may block, because it then does no
+    /// work in the place of worker 0.
     pub(crate) fn notify_any_other(&self, own: Option<usize>) {
         // If no thread can be started, the caller does all the work once it no longer blocks.
         let _ = self.notify(0, own, When::Now);
@@ -474,10 +474,11 @@ impl WorkerSlots {
         left.search
     }
 
-    /// Does the same as [`leave_idle`](Self::leave_idle) before the thread takes a job that only
-    /// this thread will then have. If a loop was started in that moment, the thread takes its share
-    /// first. The reason is that the loop's caller may have seen the worker idle, and then no other
-    /// thread runs that share.
+    /// Marks the worker as no longer idle, like [`leave_idle`](Self::leave_idle), before the thread
+    /// takes a job that only this thread will then have.
+    ///
+    /// If a loop was started at this moment, the thread first takes its share of the loop. The
+    /// loop's caller may have seen the worker idle, and then no other thread runs that share.
     #[must_use]
     pub(crate) fn leave_idle_for_code(&self, slot: &WorkerSlot) -> Option<Search> {
         if !slot.is_idle() {
@@ -496,9 +497,9 @@ impl WorkerSlots {
         None
     }
 
-    /// Does the same as [`leave_idle`](Self::leave_idle) before the thread runs code that is not a
-    /// task, and not the work that it was notified for. It ends the search, so that the next worker
-    /// is notified if there is work.
+    /// Marks the worker as no longer idle, like [`leave_idle`](Self::leave_idle), before the thread
+    /// runs code that is neither a task nor the work that it was notified for. Ends the search, so
+    /// that the next worker is notified if there is work.
     pub(crate) fn leave_idle_for_long(&self, slot: &WorkerSlot) {
         let mut search = self.leave_idle(slot);
         self.end_search_of(&mut search);

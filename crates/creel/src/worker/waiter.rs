@@ -63,10 +63,12 @@ impl Waiter {
         }
     }
 
-    /// Does the same, but costs only a load if the thread does not sleep. For this to be correct,
-    /// the change must be published by a `SeqCst` read-modify-write, and the waiter's `done` must
-    /// read it with `SeqCst`. Then either this method finds the thread asleep, or the thread checks
-    /// once more before it sleeps and sees the change.
+    /// Makes the thread check its condition again, like [`wake`](Self::wake), but costs only a load
+    /// if the thread does not sleep.
+    ///
+    /// For this to be correct, the change must be published by a `SeqCst` read-modify-write, and
+    /// the waiter's `done` must read it with `SeqCst`. Then either this method finds the thread
+    /// asleep, or the thread checks once more before it sleeps and sees the change.
     #[inline]
     pub(crate) fn wake_if_asleep(&self) {
         match self {
@@ -81,8 +83,8 @@ impl Waiter {
         self.wait_looking(None, done, help);
     }
 
-    /// Does the same as [`wait_until`](Self::wait_until), but calls `help` again after at most
-    /// `every`.
+    /// Blocks like [`wait_until`](Self::wait_until), but sleeps for at most `every` before it calls
+    /// `help` again.
     pub(crate) fn wait_looking(
         &self,
         every: Option<Duration>,
@@ -186,7 +188,8 @@ impl Latch {
         self.wait_also(|| true, help);
     }
 
-    /// Does the same, and also waits until `also` returns true. It checks `also` first.
+    /// Blocks until `also` returns true and all jobs are done, and calls `help` while it waits. It
+    /// checks `also` first.
     pub(crate) fn wait_also(&self, also: impl Fn() -> bool, help: impl FnMut() -> bool) {
         let done = || also() && self.pending() == 0;
         self.waiter.wait_until(done, help);

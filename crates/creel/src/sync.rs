@@ -9,7 +9,7 @@
 //! | `creel_loom` | those of loom, for parts of a pool | `crates/models` |
 //! | `creel_shuttle` | those of shuttle, for a whole pool, including its threads, thread-locals and clock | `crates/models` |
 //! | `creel_sim` | those of a simulated machine, on which every step costs virtual time | `crates/sim/runtime` |
-//! | `creel_pauses` | those of `std`, but each step may pause at random (`pauses.rs`) | you |
+//! | `creel_pauses` | those of `std`, but each step may pause at random (`pauses.rs`) | `.ci/run` |
 //!
 //! Under shuttle, all threads of a model run on one thread of the system. Code must therefore not
 //! hold a lock of `std`, or be inside a `OnceLock`, while it takes one of the steps below. The

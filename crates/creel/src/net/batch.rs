@@ -1,5 +1,8 @@
-//! Batches of datagrams, which one system call sends or receives. We allocate their memory once and
-//! reuse it.
+//! Batches of datagrams, which one system call sends or receives.
+//!
+//! [`Outgoing`] contains datagrams to send, and [`Received`] has room for datagrams to receive. We
+//! allocate their memory once and reuse it, because an allocation per datagram would cost as much
+//! as a batch saves.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -98,7 +101,8 @@ pub struct Sent {
     pub error: Option<io::Error>,
 }
 
-/// A buffer for received datagrams. [`Received::new`] allocates its memory once.
+/// A buffer for received datagrams. [`Received::new`] allocates its memory once, and
+/// [`UdpSocket::recv_batch`](super::UdpSocket::recv_batch) fills it.
 // Invariant: `bytes` consists of one part of `room` bytes per slot, and the first `filled` slots
 // describe bytes within their own part.
 #[derive(Debug)]
@@ -147,7 +151,7 @@ impl Slot {
 /// of datagrams.
 const ROOM_MAX: usize = 1 << 16;
 
-/// A received datagram.
+/// A received datagram. [`Received::iter`] and [`Received::get`] return it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Datagram<'a> {

@@ -1,6 +1,34 @@
 //! Async sockets that wait without blocking a thread: TCP, Unix sockets, and UDP in batches. This
 //! module also looks up host names, and waits for file descriptors of other crates.
 //!
+//! | you need | use |
+//! |---|---|
+//! | a TCP server or client | [`TcpListener`], [`TcpStream`] |
+//! | datagrams, one at a time or in batches | [`UdpSocket`], with [`Outgoing`] and [`Received`] |
+//! | sockets between processes of one machine | `UnixListener`, `UnixStream`, `UnixDatagram` |
+//! | any other descriptor, for example a pipe | `AsyncFd` |
+//! | the addresses of a host name | [`lookup_host`] |
+//! | to copy bytes between two connections | `relay`, with the feature `futures-io` |
+//!
+//! For example, this program sends a greeting over a TCP connection:
+//!
+//! ```
+//! use creel::net::{TcpListener, TcpStream};
+//!
+//! let pool = creel::Pool::builder().workers(1).build()?;
+//! let greeting = pool.block_on(async {
+//!     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+//!     let client = TcpStream::connect(listener.local_addr()?).await?;
+//!     let (server, _) = listener.accept().await?;
+//!     server.write_all(b"hello").await?;
+//!     let mut bytes = [0; 5];
+//!     client.read_exact(&mut bytes).await?;
+//!     Ok::<_, std::io::Error>(bytes)
+//! })?;
+//! assert_eq!(&greeting, b"hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Every operation first tries its system call. Only if the call would block does the socket
 //! register with the I/O driver of the pool on which you await the operation.
 //!

@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The direction for which an operation waits.
+/// The direction for which an operation on an [`AsyncFd`](super::AsyncFd) waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// The operation waits until there is something to read.

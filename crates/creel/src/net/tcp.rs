@@ -12,10 +12,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{self, SocketAddr};
 
-/// A socket that accepts TCP connections.
+/// A socket that accepts TCP connections. [`TcpListener::bind`] creates it, and
+/// [`accept`](Listener::accept) returns the next connection. The [module documentation](super) has
+/// an example.
 pub type TcpListener = Listener<net::TcpListener>;
 
-/// A TCP connection.
+/// A TCP connection. [`TcpStream::connect`] creates it, or a [`TcpListener`] accepts it. You read and
+/// write with the methods of [`Stream`].
 pub type TcpStream = Stream<net::TcpStream>;
 
 listener::kind!(net::TcpListener, net::TcpStream, SocketAddr, |it| it

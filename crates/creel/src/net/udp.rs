@@ -19,6 +19,25 @@ use std::task::{Context, Poll};
 ///
 /// All methods take `&self`, so that several tasks can share a socket. Each datagram goes to one of
 /// them. No method blocks the thread.
+///
+/// If you handle many datagrams per second, use [`send_batch`](Self::send_batch) and
+/// [`recv_batch`](Self::recv_batch), because on Linux they move many datagrams with one system call.
+///
+/// ```
+/// use creel::net::UdpSocket;
+///
+/// let pool = creel::Pool::builder().workers(1).build()?;
+/// let length = pool.block_on(async {
+///     let receiver = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+///     let sender = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+///     sender.send_to(b"hello", receiver.local_addr()?).await?;
+///     let mut bytes = [0; 16];
+///     let (length, _) = receiver.recv_from(&mut bytes).await?;
+///     Ok::<_, std::io::Error>(length)
+/// })?;
+/// assert_eq!(length, 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct UdpSocket {
     io: Io<Socket>,
     /// Whether the kernel can split one message into datagrams (GSO) and has not failed to do so

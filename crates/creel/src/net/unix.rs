@@ -24,10 +24,11 @@ use std::path::Path;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A socket that accepts connections at a path.
+/// A socket that accepts connections at a path. [`UnixListener::bind`] creates it.
 pub type UnixListener = Listener<net::UnixListener>;
 
-/// A connection to a Unix socket.
+/// A connection to a Unix socket. [`UnixStream::connect`] or [`UnixStream::pair`] creates it, or a
+/// [`UnixListener`] accepts it. You read and write with the methods of [`Stream`].
 pub type UnixStream = Stream<net::UnixStream>;
 
 listener::kind!(net::UnixListener, net::UnixStream, SocketAddr, |_| Ok(()));
@@ -156,7 +157,8 @@ impl UnixStream {
     }
 }
 
-/// A Unix datagram socket, with or without a path.
+/// A Unix datagram socket, with or without a path. Use [`UdpSocket`](super::UdpSocket) instead if the
+/// other side may be on another machine.
 ///
 /// All methods take `&self`, so that several tasks can share a socket. No method blocks the thread.
 pub struct UnixDatagram {

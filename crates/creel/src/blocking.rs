@@ -287,7 +287,8 @@ fn submit(kind: Kind, job: Job) -> io::Result<()> {
     let lane = line().lane(kind);
     let mut calls = lock(&lane.calls);
     calls.waiting.push_back(job);
-    // Free threads may be on their way to the other calls in the queue, one to each.
+    // Each waiting call needs one free thread. Some free threads may already be on their way to
+    // earlier calls.
     if calls.free >= calls.waiting.len() {
         lane.came.notify_one();
         return Ok(());

@@ -266,8 +266,8 @@ mod wait_word {
                 tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(d.subsec_nanos()),
             });
-            // All errors mean the same here: the word had changed, a signal arrived, or the
-            // time-out elapsed.
+            // We ignore the error, because the caller checks the word again in any case. The word
+            // had changed, a signal arrived, or the time-out elapsed.
             let _ = futex::wait(&self.0, Flags::PRIVATE, expected, timeout.as_ref());
         }
 

@@ -212,8 +212,8 @@ impl<T> Ring<T> {
             let place = unsafe { &mut *place };
             place.write(message);
         });
-        // The value is one greater than a position, so it is never a position itself. It means "can
-        // be read".
+        // A stamp that is one greater than a position means "can be read". It can never be mistaken
+        // for a position, because positions are multiples of `STEP`.
         let position = claim.word & !FLAGS;
         claim.place.stamp.store(position + 1, Ordering::Release);
         if claim.word & WAITING != 0
@@ -236,7 +236,8 @@ impl<T> Ring<T> {
         let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
         claim.place.stamp.store(free, Ordering::Release);
         if claim.word & WAITING != 0 {
-            // A panic here would cost the caller its message.
+            // We wake quietly, because a panic would cost the caller the message that it has
+            // received.
             let sender = self.first_waiting(Side::Senders);
             if let Some(waker) = sender {
                 waker.wake_quietly();
@@ -648,7 +649,7 @@ impl<T> Future for SendFuture<'_, T> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // We check this before the claim, because a claimed place must be filled.
+        // We check this before we claim a place, because a claimed place must be filled.
         assert!(this.message.is_some(), "polled after it was ready");
         let claim = ready!(this.end.poll(cx));
         let message = this.message.take().expect("looked at above");
@@ -762,7 +763,8 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     #[cold]
     fn pass_on(&mut self) {
         if self.leave() && !self.may_sleep() {
-            // The caller may be about to return a received message, which a panic would lose.
+            // We wake quietly, because the caller may be about to return a received message, which
+            // a panic would lose.
             let next = self.ring.first_waiting(Self::SIDE);
             if let Some(waker) = next {
                 waker.wake_quietly();

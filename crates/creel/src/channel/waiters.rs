@@ -133,7 +133,8 @@ impl Waiters {
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut List) -> R) -> R {
-        // No foreign code runs under the lock.
+        // We ignore poisoning, because no code of the program runs under this lock, so the list is
+        // always valid.
         let mut list = self.list.lock().unwrap_or_else(|e| e.into_inner());
         f(&mut list)
     }
@@ -172,8 +173,8 @@ impl Waiters {
     pub(super) fn wake_all(&self, woken: &mut RunAll, lower: impl FnOnce()) {
         let mut all = self.with(|list| {
             lower();
-            // The numbers of tickets continue, so that existing tickets do not match any new
-            // waiter.
+            // The new list continues with the numbers of tickets, so that an existing ticket never
+            // matches a new waiter.
             let next_id = list.next_id;
             let all = mem::replace(list, List::new());
             list.next_id = next_id;

@@ -133,7 +133,7 @@ impl Driver {
     /// A worker that tries to sleep in the poller at this moment finds it taken and sleeps
     /// elsewhere. Therefore a caller that gets `true` must wake a worker or poll the driver itself.
     pub(super) fn is_unattended(&self) -> bool {
-        // The lock is free again before the worker that we wake arrives.
+        // We release the lock at once, so it is free again before the worker that we wake arrives.
         self.asking.try_lock().is_ok()
     }
 
@@ -179,7 +179,7 @@ impl Driver {
         notified: impl FnOnce() -> bool,
     ) -> Option<Found> {
         let mut asking = self.asking.try_lock().ok()?;
-        // From here on, no other worker can consume a notification.
+        // We hold the lock, so from here on no other worker can consume a notification.
         let timeout = match notified() {
             true => Some(Duration::ZERO),
             false => timeout,
@@ -246,17 +246,20 @@ impl Driver {
             return;
         };
         let edges = edges(&registration.poller);
-        // We clear the flag first, because a task that makes an attempt after an event by edge must
-        // know that it was reported by edge.
+        // We clear the flag before we switch. A task that makes an attempt after an event by edge
+        // must know that the event was reported by edge.
         source.level.store(false, Ordering::Relaxed);
-        // The next wait must know it too. If the switch fails, it arms the socket without need.
+        // The next wait must know this mode too. If the switch fails, it only arms the socket
+        // without need.
         let is_oneshot = edges == Mode::Oneshot;
         source.oneshot.store(is_oneshot, Ordering::Relaxed);
         let (socket, interest) = (&source.socket, source.interest(key));
-        // The kernel reports immediately if there is something to read now.
+        // We lose no event by the switch, because the kernel reports immediately if there is
+        // something to read now.
         match registration.poller.modify(socket, interest, edges) {
             Ok(()) => registration.mode = edges,
-            // The next report tries to switch again.
+            // The switch failed, so we set the flag again. The next report then tries to switch
+            // again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }
     }
@@ -265,7 +268,8 @@ impl Driver {
     pub(crate) fn notify(&self) {
         let poller = self.poller.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(poller) = &*poller {
-            // This can only fail if the poller's own file descriptor is closed.
+            // We ignore the error, because this can only fail if the poller's own descriptor is
+            // closed.
             let _ = poller.notify();
         }
     }
@@ -348,7 +352,7 @@ impl Driver {
 
     pub(super) fn remove(&self, key: usize) {
         let mut sources = lock(&self.sources);
-        // There is no such source after the driver has ended.
+        // After the driver has ended, the list is empty and there is no such source.
         let gone = sources.slots.get_mut(key).and_then(Option::take);
         if gone.is_some() {
             sources.free.push(key);

@@ -171,7 +171,8 @@ pub(super) fn receive(socket: &UdpSocket, received: &mut Received) -> io::Result
     match received.slots.len() {
         1 => {
             receive_one(socket, received)?;
-            // A single slot is always full, which says nothing about further datagrams.
+            // If there is only one slot, a full slot does not show whether there are more
+            // datagrams.
             Ok(Left::Unknown)
         }
         slots => {
@@ -249,7 +250,7 @@ pub(super) fn receive_pieces<'a>(
     let room = slots.len();
     let filled = receive_into(socket, memory, addresses, slots)?;
     let left = match room {
-        // A single slot is always full, which says nothing about further datagrams.
+        // If there is only one slot, a full slot does not show whether there are more datagrams.
         1 => Left::Unknown,
         room if filled < room => Left::Nothing,
         _ => Left::More,

@@ -137,8 +137,8 @@ impl Readiness {
 
     /// Removes the waiter with this ticket.
     pub(super) fn give_up(&self, ticket: Ticket) {
-        // The round of a ticket never comes back, so a waiter of an earlier round has been woken
-        // already.
+        // If the rounds differ, the waiter has been woken already, because a round never comes
+        // back.
         if self.round.load(Ordering::Relaxed) == ticket.round {
             let old = lock(&self.waiters).remove(ticket);
             drop(old);

@@ -148,7 +148,8 @@ impl<S: AsSource + ?Sized> Source<S> {
         if let Some(registration) = place.registration.take()
             && registration.process == std::process::id()
         {
-            // This can only fail if the file descriptor is not registered any more.
+            // We ignore the error, because this can only fail if the descriptor is not registered
+            // any more.
             let _ = registration.poller.delete(&self.socket);
         }
     }

@@ -451,7 +451,8 @@ impl UdpSocket {
                 report.sent += sent;
                 *is_repeated = false;
             }
-            // A host has answered an earlier datagram, and this call only reported the answer.
+            // A host has answered an earlier datagram, and this call only reported the answer. We
+            // try the same datagram once more.
             Err(error) if is_about_earlier(&error) && !*is_repeated => *is_repeated = true,
             // The route to the receiver may not allow splitting, for example because of a small MTU
             // or the network device. We then send each datagram separately.

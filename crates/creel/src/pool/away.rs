@@ -90,7 +90,8 @@ impl Away {
     /// Starts a substitute for the workers if the pool needs one. We wait for one interval first,
     /// because most workers are back before the second check, and a new thread would not be faster.
     pub(super) fn check(&self) {
-        // A substitute relies on time-outs, so a model in which none elapses has no substitute.
+        // A substitute relies on time-outs. Therefore a model in which no time-out elapses has no
+        // substitute.
         #[cfg(creel_shuttle)]
         if !crate::sync::model_clock::passes() {
             return;
@@ -111,7 +112,7 @@ impl Away {
             .name(name)
             .spawn(move || substitute(&pool));
         if started.is_err() {
-            // The next check tries again.
+            // We allow the next check to try again.
             substituted.store(false, Ordering::SeqCst);
         }
     }
@@ -160,8 +161,8 @@ fn substitute(pool: &Arc<Shared>) {
             WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
-    // If the substitute went away itself, it has cleared this mark already, and there may be
-    // another substitute.
+    // If this thread itself went away in the meantime, it has cleared the mark already, and there
+    // may be another substitute.
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }

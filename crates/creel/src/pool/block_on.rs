@@ -155,8 +155,8 @@ impl Pool {
         let block_on_driver = BlockOnDriver::new(tasks);
         let frame = Frame::new(tasks, &block_on_driver);
         let _inside = ContextGuard::enter(&frame);
-        // A pool without threads has no watchdog, so this loop checks periodically for tasks that
-        // other threads have woken.
+        // A pool without threads has no watchdog. Therefore this loop checks periodically for tasks
+        // that other threads have woken.
         let look = slots.is_threadless().then_some(WATCHDOG_INTERVAL);
         let mut first = look.is_none();
         let mut away = None;

@@ -57,7 +57,7 @@ impl WeakPool {
 
     /// Returns the pool, unless its end has begun.
     fn upgrade(&self) -> Option<Pool> {
-        // We upgrade the owner last. If the other clones are dropped now, this one ends the pool,
+        // We upgrade the owner last. If all other clones are dropped now, this one ends the pool,
         // and it needs the shared part for that.
         let shared = self.shared.upgrade()?;
         let owner = self.owner.upgrade()?;
@@ -176,7 +176,8 @@ impl NamedPools {
             };
         }
         let pool = settings.name(name).build().map_err(AcquireError::Build)?;
-        // Each new pool removes the names whose pools have ended.
+        // We remove the names of ended pools whenever a pool is created, so that the registry does
+        // not grow for ever.
         pools.retain(|_, (_, pool)| pool.owner.strong_count() > 0);
         pools.insert(name.into(), (asked, WeakPool::new(&pool)));
         Ok(pool)

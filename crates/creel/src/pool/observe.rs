@@ -232,8 +232,8 @@ mod window {
         }
 
         pub(super) fn close(self) {
-            // The shutdown ends the thread's `accept`. The socket stays open until the thread has
-            // ended.
+            // The shutdown makes the thread's `accept` return. We close the socket only after the
+            // thread has ended, because it still uses the socket.
             let _ = SockRef::from(&*self.listener).shutdown(Shutdown::Both);
             let _ = self.thread.join();
         }

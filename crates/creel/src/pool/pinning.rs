@@ -143,7 +143,7 @@ impl Available {
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
-        // A model uses the same number on every machine.
+        // A model must run identically on every machine, so it always uses the same number.
         let threads = || match cfg!(creel_shuttle) {
             true => 4,
             false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -215,7 +215,8 @@ impl Pinning {
         let Some(world) = &self.world else {
             return Ok(());
         };
-        // Without masks, a layout would only claim places that no worker takes.
+        // If the system has no affinity masks, a layout would only reserve places in the ledger
+        // that no worker takes.
         if matches!(
             affinity::current(),
             Err(creel_topology::Error::Unsupported(_))
@@ -300,7 +301,8 @@ impl Pinning {
         if floor.place(index).is_some() {
             floor.moved(index, go);
         } else if !pus.is_empty() {
-            // A CPU may have gone offline. In that case, the thread stays where it is.
+            // We ignore the error. For example, a CPU may have gone offline, and then the thread
+            // stays where it is.
             let _ = go(&pus);
         }
         version
@@ -311,7 +313,7 @@ impl Pinning {
         if self.world.is_some() {
             let mut floor = lock(&self.floor);
             let thread = floor.thread(index);
-            // A new thread may already run this worker.
+            // We remove only our own entry, because a new thread may already run this worker.
             *thread = thread.filter(|other| Some(*other) != Thread::current());
         }
     }

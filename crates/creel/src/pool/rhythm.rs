@@ -60,7 +60,8 @@ impl Rhythm {
             return;
         }
         if asleep && self.alarm().is_some_and(|alarm| alarm < now) {
-            // The worker should have been awake, so the lead was too short.
+            // The alarm was set for an earlier time, but the worker still slept when the loop was
+            // called. Therefore the lead was too short.
             self.lead_ns = (self.lead_ns + EARLY_NS).min(LEAD_MAX_NS);
         }
         (self.last_ns, self.in_step) = (now, true);

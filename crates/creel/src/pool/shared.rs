@@ -62,7 +62,8 @@ pub(crate) struct Shared {
     is_sized: AtomicBool,
 }
 
-// We run user code under `catch_unwind`, or it leaves the pool's own data consistent.
+// A panic of the program's code cannot leave the pool's own data inconsistent, because we either
+// catch it or have no changes under way when we call that code.
 impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
@@ -210,13 +211,14 @@ impl Shared {
     /// caller still counts as a user of the pool.
     fn wait_for_the_end(&self, within: Option<Duration>) -> bool {
         let slots = &self.slots;
-        // A duration that exceeds the clock's range means no limit.
+        // If the duration exceeds the clock's range, we wait without a limit.
         let until = within.and_then(|within| Instant::now().checked_add(within));
         // Workers that are blocked in user code may wait for work that is stranded behind them.
         let mut last = Stranded::default();
         let look = || {
             self.tasks.run_stranded(&mut last, true);
-            // The workers end, but a caller of `block_on` may still be waiting.
+            // The workers end and no longer fire timers or poll, but a caller of `block_on` may
+            // still wait for these.
             #[cfg(feature = "tasks")]
             super::block_on::serve_callers(self);
         };
@@ -280,8 +282,8 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // This matters if the pool ended on one of its own workers and the system refused a thread
-        // to wait for it.
+        // Usually this has already been done. It is left to do only if the pool ended on one of its
+        // own workers and the system refused a thread to wait for it.
         self.let_go();
     }
 }

@@ -194,7 +194,7 @@ impl Pool {
     ///
     /// A push must be a `SeqCst` operation, or be followed by a `SeqCst` fence.
     pub fn notify(&self) {
-        // If no thread can be started, the next call tries again.
+        // We ignore the error if no thread can be started, because the next call tries again.
         let _ = self.shared.slots.notify_one(0, When::Now);
     }
 

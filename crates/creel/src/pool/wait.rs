@@ -143,13 +143,13 @@ impl<'a> Pace<'a> {
             .spin
             .alarm()
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
-        // An alarm that has passed has already ended the last sleep.
+        // We ignore an alarm that has passed, because it has already ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
-            // `None` means that another worker is in the poller, and that this worker has not
-            // slept.
+            // The driver returns `None` if another worker is in the poller. This worker has not
+            // slept then.
             let mut found = Some(Found::default());
             let parker = &self.slot.parker;
             let is_notified = || parker.notified();

@@ -94,8 +94,8 @@ impl Watchdog {
         }
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
-        // The watchdog's own checks are not progress, because otherwise it would stay the watchdog
-        // for ever.
+        // We ignore how often the watchdog itself has checked its timers. If this counted as
+        // progress, the pool would never look quiet, and the watchdog would never resign.
         if let Some(own) = now.reactions.get_mut(slot.index) {
             *own = 0;
         }
@@ -138,11 +138,13 @@ impl Snapshot {
     /// worker at a time asks the poller. Queues and LIFO slots can be stolen from at any time.
     fn compare(&self, last: &Snapshot, shared: &Shared, slot: &WorkerSlot) -> Found {
         if let Some(notified) = self.notified.filter(|_| self.notified == last.notified) {
-            // The notified worker has not arrived, so other workers may be notified again.
+            // The notified worker has not arrived since the last check. We take its search back, so
+            // that other workers can be notified.
             shared.slots.give_up(notified);
         }
         let driver = &shared.driver;
-        // If a worker sleeps in the poller, it handles the sockets.
+        // A worker that sleeps in the poller does not finish polls, but it takes care of the
+        // sockets.
         let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())

@@ -77,12 +77,13 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             shared.tasks.clear_scheduler(slot);
             let unbound = || {
                 let timers = slots.is_closing() || timers.may_end();
-                // If we do not see a loop here that includes this worker, the loop's caller will
-                // see that this worker has no thread.
+                // A loop that includes this worker may be published at this moment. If we do not
+                // see it here, its caller will see that this worker has no thread.
                 let asked = slot.inbox.any() || slot.is_notified() || shared.loops.has_part(slot);
                 slots.wants_gone(index) && timers && !asked && shared.tasks.may_retire(slot)
             };
-            // The worker checks again after it has been woken, as every worker that stays does.
+            // A removed worker that has to stay waits below like any other worker, and checks again
+            // after it was woken.
             if shared.is_served_without(index) && slot.thread.retire(unbound) {
                 break;
             }
@@ -104,8 +105,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     shared.pinning.leave(index);
     shared.loops.forget_threads();
     if !slots.is_closing() {
-        // The worker's next thread starts as an idle one. Another worker may have to poll the
-        // sockets from now on.
+        // We leave the worker idle, because its next thread starts as an idle one. Another worker
+        // may have to poll the sockets from now on.
         slots.enter_idle(slot);
         shared.driver.wake_if_unattended();
     }
@@ -141,7 +142,8 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let inbox = run_inbox(slot, shared, &mut search);
     // A worker with a search is not the watchdog, because it is not idle.
     let found = watchdog.check(shared, slot);
-    // The worker may have left the idle state to fire timers, without a check for loops.
+    // To fire timers, the watchdog may have left the idle state without a check for loops. We do
+    // this check here.
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
     let helped = steal(slot, shared, &mut search) | help(slot, shared, &mut search);
     let jobs = run_jobs(slot, shared, &mut search);
@@ -187,8 +189,8 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
 
 /// Helps with shared jobs. Returns whether it did.
 fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
-    // A loop that includes this worker may have started since the worker last checked, and that
-    // loop may have published shared jobs.
+    // A loop that includes this worker may have started since the worker last checked. The shared
+    // jobs may come from that loop, and then the worker takes its own share first.
     if !shared.loops.shared_jobs.seems_left() || shared.loops.has_part(slot) {
         return false;
     }
@@ -208,7 +210,8 @@ fn help(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool
     helper.run(|| slot.inbox.any());
     drop(helper);
     if leaves {
-        // We do this at once, because the next loop may start before this turn ends.
+        // We mark the worker as idle at once, and not at the end of the turn, because the next loop
+        // may start before that.
         shared.slots.enter_idle(slot);
     }
     true
@@ -219,7 +222,7 @@ const JOBS: usize = 64;
 
 /// Runs jobs of the program's own queues. Returns whether it did.
 fn run_jobs(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
-    // A loop may have started, as in `help`.
+    // As in `help`, a loop that includes this worker may have started in the meantime.
     if !shared.has_jobs() || shared.loops.has_part(slot) {
         return false;
     }
@@ -254,9 +257,9 @@ fn pass_on_shared_jobs(shared: &Shared) {
 }
 
 fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
-    // The worker stays in the idle list, so that a loop costs nothing extra, unless some work would
-    // have to wait for this worker. If it becomes the watchdog after this check, it is awake, and
-    // the appointment is withdrawn.
+    // The worker usually stays in the idle list, so that a loop costs nothing extra. It leaves the
+    // list only if some work would have to wait for it. If the worker is appointed as the watchdog
+    // after this check, it is awake, and the appointment is withdrawn.
     pass_on_shared_jobs(shared);
     let idle = slot.is_idle();
     if idle && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index)) {
@@ -264,7 +267,8 @@ fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
         shared.slots.leave_idle_for_long(slot);
     }
     let looped = shared.loops.take_part(slot);
-    // The loop's code may have left the idle list as well.
+    // The worker may have left the idle state above, or in the code of the loop, for example by a
+    // join.
     if idle && !slot.is_idle() {
         shared.slots.enter_idle(slot);
         slot.set_looping(false);

@@ -15,7 +15,8 @@ static CONTINUING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 /// Waits for the children that have ended. Never blocks.
 pub(super) fn reap() {
     let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);
-    // An error means that this child no longer exists, because other code has waited for it.
+    // We also forget a child if there is an error, because the child no longer exists then. Other
+    // code has waited for it.
     continuing.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
@@ -28,7 +29,7 @@ pub(super) fn keep(child: Child) {
 
 /// Kills a dropped child, and waits for it on another thread.
 pub(super) fn kill(mut child: Child) {
-    // An error means that the child has ended.
+    // We ignore the error, because it means that the child has ended already.
     let _ = child.kill();
     if let Ok(None) = child.try_wait() {
         // Without a thread, a zombie remains. A panic here could abort the process, because this

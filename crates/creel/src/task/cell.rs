@@ -190,7 +190,7 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
         }));
         let output = match dropped {
             Ok(()) => output,
-            // Only the first panic is reported.
+            // The task has panicked already. We report only the first panic and drop this one.
             Err(second) if matches!(output, Err(JoinError::Panicked(_))) => {
                 drop_quietly(second);
                 output
@@ -274,7 +274,8 @@ impl Task {
         // SAFETY: the caller owns the heap, and the size is in range.
         let block = unsafe { heap.alloc(size_of::<Cell<F, O>>()) };
         let cell = block.cast::<Cell<F, O>>().as_ptr();
-        // We do not overwrite the block's own words, because other threads may read the state.
+        // We write only the parts behind the block's own words, because other threads may read its
+        // state word.
         // SAFETY: the block belongs to us, and is large and aligned enough.
         let vtable = unsafe { &raw mut (*cell).header.vtable };
         // SAFETY: validity: the pointer is inside the block and aligned. Aliasing: a thread with a
@@ -400,8 +401,8 @@ impl Task {
             } else {
                 ptr::null_mut()
             };
-            // We save the outer value, because a poll may run another task, of another pool, inside
-            // it.
+            // We save the outer value, because a poll may run another task inside it, for example
+            // in a `block_on` of another pool.
             let outer = local(&SPARE, |place| place.replace(lent));
             // SAFETY: the caller has claimed the task.
             let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });

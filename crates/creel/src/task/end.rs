@@ -58,8 +58,8 @@ impl Tasks {
         let (mut now, notified) = (Progress::default(), self.slots.idle.notified());
         now.take(self);
         if let Some(notified) = notified.filter(|notified| last.notified == Some(*notified)) {
-            // The notified worker has not arrived since the last check. No other thread may notice
-            // this, so we give up the notification to let another worker search.
+            // The notified worker has not arrived since the last check. There may be no watchdog
+            // that notices this, so we take its search back to let another worker search.
             self.slots.give_up(notified);
         }
         let stuck = now.mark_stuck(&last.progress, self);
@@ -118,7 +118,8 @@ impl Tasks {
                     unsafe { task.run(claim.or_cancel(true), &self.dropped) };
                 }
             }
-            // A task that another thread has just woken may be on its way to a queue, so we repeat.
+            // We repeat until every task is complete, because another thread may have just woken a
+            // task that has not reached its queue yet.
             let mut unfinished = false;
             self.for_each_cell(|task| unfinished |= task.state().is_unfinished());
             if !unfinished {

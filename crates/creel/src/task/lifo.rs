@@ -82,7 +82,8 @@ impl Lifo {
         }
         self.taking.store(true, Ordering::Relaxed);
         barrier::light();
-        // Acquire is needed, so that we see that a task is gone that a thief has taken before.
+        // We need acquire here. If a thief has taken the task before, we must see that the task is
+        // gone.
         let task = if self.thief.load(Ordering::Acquire) {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)
         } else {
@@ -100,7 +101,8 @@ impl Lifo {
         if self.is_empty() || self.thief.swap(true, Ordering::Acquire) {
             return None;
         }
-        // Acquire is needed, so that we see that a task is gone that the holder took before.
+        // We need acquire here. If the holder has taken the task before, we must see that the task
+        // is gone.
         let still = barrier::heavy() && !self.taking.load(Ordering::Acquire);
         let task = if still {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)

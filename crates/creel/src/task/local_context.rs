@@ -119,7 +119,7 @@ impl<'a> LocalContext<'a> {
         });
         match claimed {
             Some((task, claim)) => {
-                // The claim has taken the waker's reference.
+                // We must not drop the waker, because the claim has taken over its reference.
                 std::mem::forget(waker);
                 self.run(task, claim);
             }
@@ -161,7 +161,7 @@ impl<'a> LocalContext<'a> {
         };
         let first = if outside { from_outside() } else { None };
         let next = first.or_else(|| self.next());
-        // The search must end before any user code runs.
+        // We end the search here, because the task below is user code.
         self.end_search();
         let Some((task, claim)) = next else {
             return false;
@@ -174,8 +174,8 @@ impl<'a> LocalContext<'a> {
     #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
-        // We count before the poll. If the watchdog finds the count unchanged a millisecond later,
-        // the worker is stuck.
+        // We count the poll before it begins. If the watchdog finds the count unchanged a
+        // millisecond later, this thread is stuck in the poll.
         self.scheduler.counters.polls.add(1);
         // SAFETY: the caller has claimed the task.
         if unsafe { task.run(claim, &self.scheduler.counters) } == Ran::Again {
@@ -216,8 +216,8 @@ impl<'a> LocalContext<'a> {
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
-            // The hints that were copied here are now behind the stolen task, whose poll may be
-            // long.
+            // The hints that were copied here wait behind the stolen task, whose poll may be long.
+            // The watchdog must be able to find them.
             self.ensure_watchdog();
         }
         if let Some(search) = search {

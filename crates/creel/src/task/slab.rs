@@ -290,7 +290,8 @@ impl Heap {
         let header = unsafe { &*chunk };
         let first = header.cut.load(Ordering::Relaxed);
         let last = capacity.min(first + CUT);
-        // We go downwards, so that the list hands the blocks out upwards.
+        // The list hands the last block out first. We go downwards, so that blocks are used in the
+        // order of their addresses.
         for index in (first..last).rev() {
             // SAFETY: the block is inside the chunk, because `index` is below its capacity.
             let block = unsafe { chunk.byte_add(FIRST + index * size) }.cast::<Block>();
@@ -322,7 +323,8 @@ impl Heap {
             handle_alloc_error(layout);
         }
         regions.push((region, chunks));
-        // The last chunk is first, so that the chunks are used upwards.
+        // We take chunks from the end of this list. Therefore the last chunk comes first, and the
+        // chunks are used in the order of their addresses.
         let later = (1..chunks).rev();
         // SAFETY: the chunks are inside the region.
         own.spare

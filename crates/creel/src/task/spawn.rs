@@ -40,7 +40,8 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    // A `block_on` on a worker of another pool is the innermost.
+    // If the thread is a worker and inside a `block_on` of another pool, the `block_on` is the
+    // innermost and decides.
     if let Some(tasks) = context::innermost() {
         return match local::current_in(tasks).or_else(|| context::attach(tasks)) {
             Some(context) => spawn_here(context, future),
@@ -114,8 +115,8 @@ impl Tasks {
             if !comes || !self.slots.idle.may_run_tasks(index) {
                 return self.slots.notify_one(0, When::Now);
             }
-            // The worker checks the injection queue before it sleeps again. If it has found other
-            // work by then, the watchdog finds the task.
+            // The worker that we notify checks the injection queue before it sleeps again. If it
+            // has begun other work by then, the watchdog finds the task.
             slot.notify();
             self.slots.ensure_watchdog();
             Ok(())
@@ -129,7 +130,8 @@ impl Tasks {
         future: F,
         call: impl FnOnce() -> std::io::Result<()>,
     ) -> JoinHandle<F::Output> {
-        // While we are entered, the pool does not end. After it has ended, no thread is started.
+        // We enter the pool as a user, so that it does not end during the spawn. A pool that has
+        // ended would start no thread for the task.
         if !self.slots.life.enter() {
             return JoinHandle::not_spawned(WorkerError::Ended);
         }

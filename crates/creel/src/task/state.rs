@@ -226,7 +226,8 @@ impl State {
     pub(super) fn claimed(&self) -> Claim {
         let mut word = self.0.load(Ordering::Acquire);
         if word & SCHEDULED != 0 {
-            // The poll that follows serves these wake-ups too.
+            // The task was woken while it waited in the slot. The poll that follows serves this
+            // wake-up too, so we clear the bit.
             word = self.0.fetch_and(!SCHEDULED, Ordering::AcqRel);
         }
         Claim::of(word)
@@ -236,7 +237,8 @@ impl State {
     /// task goes with the claim. Returns `None` if nothing was done.
     #[inline]
     pub(super) fn claim_idle(&self) -> Option<Claim> {
-        // The claim is never cancelled, because a task that is idle and cancelled is scheduled.
+        // The claim is not cancelled, because a cancelled task is always scheduled or complete, and
+        // never idle.
         self.wake_into_slot(true).then_some(Claim {
             cancelled: false,
             spare: true,
@@ -257,7 +259,8 @@ impl State {
     /// it. Returns false if the hint was stale.
     pub(super) fn unhint(&self) -> bool {
         self.step(|word| {
-            // If the hint is stale, the word belongs to another task or to none.
+            // If the bit is not set, the hint was stale, and the word belongs to another task or to
+            // none.
             (word & HINTED != 0).then(|| {
                 let spare = Claim::references(word & SPARE != 0);
                 ((word & !(HINTED | SPARE)) - spare, ())
@@ -293,8 +296,8 @@ impl State {
     pub(super) fn complete(&self, has_output: bool, spare: bool) -> Completed {
         let seen = self.0.load(Ordering::Acquire) - Claim::references(spare);
         if !has_output && seen < REFERENCE {
-            // No other thread can reach the cell except one that walks over all cells to cancel
-            // them, and that comes too late.
+            // A plain store is enough. Only a thread that walks over all cells to cancel them can
+            // still reach this cell, and it comes too late to cancel the task.
             self.0.store(COMPLETE, Ordering::Release);
             return Completed::Free;
         }
@@ -377,7 +380,8 @@ impl State {
     /// Adds a reference.
     #[inline]
     pub(super) fn add_reference(&self) {
-        // Relaxed is enough, because a reference is only created from another one.
+        // Relaxed is enough, because the caller already has a reference, which keeps the cell
+        // alive.
         let word = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
         if word >> 63 != 0 {
             // The program has leaked two billion wakers of one task. If we continued, the count

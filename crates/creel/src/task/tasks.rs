@@ -51,7 +51,7 @@ unsafe impl Send for OutsideHeap {}
 
 impl Tasks {
     pub(super) fn new(slots: Arc<WorkerSlots>, seed: Option<u64>) -> Arc<Self> {
-        // The LIFO slots need this.
+        // The LIFO slots use these barriers (`lifo.rs`).
         barrier::prepare();
         Arc::new_cyclic(|own| Self {
             own: own.clone(),

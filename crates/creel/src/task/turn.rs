@@ -72,8 +72,8 @@ impl Tasks {
         };
         let slot = usize::from(slot);
         self.schedulers.at(slot).bound.push(task);
-        // The worker has a thread, which does not end while a task bound to it is alive, unless the
-        // pool ends.
+        // We need not start a thread, because the worker has one. It does not end while a task
+        // bound to it is alive, unless the pool ends.
         self.slots.at(slot).parker.notify_later();
     }
 
@@ -103,7 +103,8 @@ impl Tasks {
             context.begin_search(search);
         }
         if rescues {
-            // There may be more stranded tasks, and this worker is not the watchdog any more.
+            // This worker has left the idle state and is no longer the watchdog, but there may be
+            // more stranded tasks. Therefore we ensure that there is another one.
             self.slots.ensure_watchdog();
         }
         if slot.index >= self.slots.workers() && !closing {
@@ -138,8 +139,8 @@ impl Tasks {
             return None;
         }
         let mut search = leave(&self.slots, slot);
-        // We check again, because the worker may have been leased until just now. It cannot be
-        // leased any more.
+        // We check again, because the worker may have been leased between the check above and
+        // `leave`. From now on it cannot be leased, because it is not idle.
         if !self.slots.idle.may_run_tasks(slot.index) && !self.slots.is_closing() {
             self.slots.end_search_of(&mut search);
             return None;
@@ -163,7 +164,8 @@ impl Tasks {
         // We do not check for loops here, because due timers must not wait for a share of a loop.
         // The next turn begins with that check.
         let context = self.attach(slot, WorkerSlots::leave_idle);
-        // Wakers are user code, during which no other worker could search.
+        // We end the search first, because wakers are user code, which may take long, and no other
+        // worker can search in that time.
         if let Some(context) = context {
             context.end_search();
         }
@@ -267,7 +269,8 @@ impl Tasks {
             return true;
         }
         if self.slots.is_closing() {
-            // We may have missed a bound task that was spawned while the pool was closing.
+            // We cancel all tasks again, because the first time may have missed a bound task that
+            // was spawned while the pool was closing.
             self.cancel_all();
         }
         false
@@ -300,8 +303,9 @@ impl Tasks {
             let mut rescued = timers.rescue();
             found |= !rescued.due.list().is_empty();
             rescued.due.run(|due| {
-                // The woken tasks are queued here, if this thread may run tasks. We end the search,
-                // because wakers are user code, during which no other worker could search.
+                // If this thread may run tasks, the woken tasks are queued in its local scheduler.
+                // We end the search first, because wakers are user code, and no other worker can
+                // search in that time.
                 if let Some(context) = self.attach(slot, WorkerSlots::leave_idle) {
                     context.end_search();
                 }

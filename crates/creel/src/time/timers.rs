@@ -140,7 +140,7 @@ impl Timers {
 
     /// Sets the waker of the worker that fires these timers. Only the first call has an effect.
     pub(super) fn set_wake(&self, waker: impl FnOnce() -> Waker) {
-        // A second waker can only belong to the same worker.
+        // We keep the first waker, because a second one can only belong to the same worker.
         if self.sleeper_waker.get().is_some() {
             return;
         }
@@ -254,8 +254,8 @@ impl Timers {
             return Rescued { due, more: false };
         }
         let now = self.clock.exact_nanos();
-        // The tasks that we wake may be polled where these timers apply, so they must find that
-        // their time has come.
+        // A task that we wake may be polled on the thread of this worker, which compares deadlines
+        // with `turn`. The task must find there that its time has come.
         self.turn.fetch_max(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
         let more = self.with_state(|state| state.wheel.fire(tick, due.list(), BATCH));
@@ -402,8 +402,8 @@ impl Drop for Entered {
     fn drop(&mut self) {
         let current = local(&CURRENT, |place| place.replace(self.before)).unwrap_or(NONE);
         if current.role == Role::PendingTimers {
-            // This moves the last pending timers onto the wheel. This thread does not write any
-            // more of them.
+            // `with_state` moves the last pending timers onto the wheel. After that, this thread
+            // writes no more of them.
             let needs_wake = self.timers.with_state(|state| {
                 state.served = false;
                 state.needs_wake(state.wheel.next())
@@ -539,9 +539,9 @@ impl Entry {
     #[track_caller]
     pub(super) fn poll(&mut self, window: Window, waker: &Waker) -> Option<u64> {
         let polled = with_current(|timers, role| {
-            // At the first poll here, the time of the turn may be out of date. A worker without
-            // timers does not update it, and a worker that has stolen the task may have begun its
-            // turn before the time at which the task was due.
+            // When the entry is polled on this worker for the first time, `turn` may be out of
+            // date. A worker without timers does not update it, and a worker that has stolen the
+            // task may have begun its turn before the task was due. Therefore we read the clock.
             let turn = match self.is_of(timers) {
                 true => timers.turn(),
                 false => timers.now(),

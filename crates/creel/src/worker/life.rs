@@ -68,7 +68,7 @@ impl Life {
     pub(crate) fn leave(&self) -> bool {
         let left = self.word.fetch_sub(USER, Ordering::SeqCst) - USER;
         if left == CLOSING | USER {
-            // The remaining user may be the owner.
+            // One user remains. It may be the owner, which waits for the others, so we wake it.
             lock(&self.owner).iter().for_each(Waiter::wake);
         }
         left == CLOSING
@@ -137,7 +137,8 @@ impl WorkerThread {
             return Ok(false);
         }
         let mut thread = lock(&self.thread);
-        // We check again under the lock, because the flag changes only under the lock.
+        // We check again, because another thread may have started one in between. The flag changes
+        // only under the lock.
         let starts = !self.is_running();
         if starts {
             *thread = start()?;

@@ -172,7 +172,7 @@ impl WorkerSlots {
     /// Wakes the workers below `before`, which is the number of workers before a resize, and
     /// notifies an idle worker if any work waits for one.
     pub(crate) fn wake_all(&self, before: usize) {
-        // We wake not only the workers that were removed, because the others may have to move to
+        // We wake all workers and not only the removed ones, because the others may have to move to
         // other cores.
         (0..before).for_each(|index| {
             self.at(index).notify();
@@ -233,7 +233,8 @@ impl WorkerSlots {
         slot.thread.ensure(|| {
             let closing = || io::Error::other("the pool is being dropped");
             let work = self.work().ok_or_else(closing)?;
-            // If this thread turns out to be the last user, it needs the work to end the pool.
+            // The new thread keeps a reference to the work, because it needs the work to end the
+            // pool if it turns out to be the last user.
             let serves = Arc::clone(&work);
             if !self.life.enter() {
                 return Err(closing());
@@ -272,7 +273,7 @@ impl WorkerSlots {
     /// ended. The job has been dropped in that case.
     pub(crate) fn send(&self, slot: &WorkerSlot, job: Job) -> io::Result<()> {
         if self.threadless {
-            // The only thread is the caller's.
+            // A pool without threads has only the caller's thread, so the job runs at once.
             job();
             return Ok(());
         }
@@ -349,8 +350,8 @@ impl WorkerSlots {
                 Ok(notified) => return self.deliver(notified, first, when),
                 Err(search) => self.idle.end_search(search),
             }
-            // A thread that published work while our search was under way has notified no worker,
-            // so we check again.
+            // While our search was under way, another thread may have published work and notified
+            // no worker because of our search. Therefore we check again.
             if first > 0 || own.is_some() || !self.is_ready() || !self.idle.any_listed() {
                 break;
             }
@@ -369,7 +370,8 @@ impl WorkerSlots {
                 When::Later => slot.parker.notify_later(),
             };
             if was != PrevState::Asleep {
-                // The worker spins, or is in a loop and will not arrive for a while.
+                // The worker was awake. It may spin, or it may be in a loop and arrive much later,
+                // so we ensure that there is a watchdog.
                 self.ensure_watchdog();
             }
             return Ok(());
@@ -381,7 +383,8 @@ impl WorkerSlots {
             self.idle.end_search(search);
         }
         match self.running_idle(first) {
-            // This worker checks all sources before it sleeps again, as if it had been notified.
+            // This worker checks all sources of work before it sleeps again, so it does what the
+            // notified worker would have done.
             Some(other) => {
                 self.at(other).notify();
                 Ok(())
@@ -491,7 +494,8 @@ impl WorkerSlots {
         if let Some(search) = search {
             self.idle.end_search(search);
         }
-        // This worker may be the only one that was woken for the work that it was about to take.
+        // This worker may be the only one that was woken for the work that it was about to take. It
+        // takes part in the loop first, so we notify another worker.
         self.notify_if_work();
         work.take_share(slot);
         None

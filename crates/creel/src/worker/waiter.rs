@@ -42,7 +42,8 @@ impl Waiter {
         if let Some((slots, index)) = current::worker() {
             return Self::Worker(slots, index);
         }
-        // When a thread ends, its thread-locals are gone. Under loom, threads share theirs.
+        // A thread that is ending may have lost its thread-locals, and under loom all threads share
+        // them. In both cases we create a word for this wait only.
         let kept = (!cfg!(creel_loom))
             .then(|| local(&WORD, Arc::clone))
             .flatten();
@@ -102,7 +103,8 @@ impl Waiter {
                         sleep(word, every, &done);
                     }
                 }
-                // A wake-up that was used up here may have been meant for a wait around this one.
+                // We set the word again, because a wake-up that was used up here may have been
+                // meant for a wait around this one.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
             Self::Worker(slots, index) => {
@@ -110,7 +112,8 @@ impl Waiter {
                     return;
                 }
                 let slot = slots.at(*index);
-                // The worker is not idle, although it sleeps.
+                // The worker sleeps below, but it must not count as idle, because it cannot take
+                // other work.
                 slots.leave_idle_for_long(slot);
                 loop {
                     slot.parker.begin_turn();
@@ -121,7 +124,8 @@ impl Waiter {
                         slot.parker.sleep_inside(every);
                     }
                 }
-                // A wake-up that was used up here may have been meant for the worker's other work.
+                // We notify the worker again, because a wake-up that was used up here may have been
+                // meant for its other work.
                 slot.notify();
             }
         }
@@ -131,7 +135,8 @@ impl Waiter {
 /// Sleeps until woken, or for `most`, unless the thread has been woken since the word was set to
 /// `QUIET`. If there is a limit, it may return early.
 fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
-    // The `SeqCst` exchange, followed by another check, is what `wake_if_asleep` relies on.
+    // `wake_if_asleep` relies on this `SeqCst` exchange, which is followed by another check of the
+    // condition.
     let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::SeqCst, Ordering::Acquire);
     if asleep.is_err() || done() {
         return;

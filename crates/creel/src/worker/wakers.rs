@@ -37,8 +37,9 @@ impl Wake for WorkerWaker {
                 slots.panic_refused(self.index, &error);
             }
             slot.notify();
-            // The worker may be in user code that it began when it had no work that only it could
-            // see, so we ensure that there is a watchdog.
+            // The worker may be in user code. When it began that code, it had no timers that only
+            // it could fire, so it may not have ensured that there is a watchdog. Therefore we do
+            // so here.
             slots.ensure_watchdog();
         }
     }
@@ -65,8 +66,8 @@ impl Wake for PollerWaker {
         let Some(slots) = self.0.upgrade().filter(|slots| !slots.is_closing()) else {
             return;
         };
-        // Workers that are awake check by themselves. If they run user code, the watchdog checks
-        // for them.
+        // Workers that are awake check the sockets by themselves. If they run user code, the
+        // watchdog checks for them.
         slots.ensure_watchdog();
         let all = || (0..slots.workers()).map(|index| slots.at(index));
         let asleep = all().find(|slot| slot.thread.is_running() && slot.sleeps());

@@ -99,7 +99,8 @@ impl<T> Stream for RecvStream<T> {
 
 impl<T> Drop for RecvStream<T> {
     fn drop(&mut self) {
-        // Its drop passes on a wake-up that this stream has not used.
+        // If this stream was woken and did not use the wake-up, the drop of `End` passes it on to
+        // another receiver.
         drop(End::<T, false> {
             ring: &self.receiver.ring,
             ticket: self.ticket.take(),
@@ -206,7 +207,8 @@ impl<T> Sink<T> for SendSink<T> {
 impl<T> Drop for SendSink<T> {
     fn drop(&mut self) {
         if let Some(sender) = &self.sender {
-            // Its drop passes on a wake-up that this sink has not used.
+            // If this sink was woken and did not use the wake-up, the drop of `End` passes it on to
+            // another sender.
             drop(End::<T, true> {
                 ring: &sender.ring,
                 ticket: self.ticket.take(),

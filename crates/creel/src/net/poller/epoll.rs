@@ -228,7 +228,7 @@ fn flags(interest: Interest, mode: Mode) -> epoll::EventFlags {
 
 impl Events {
     pub(in crate::net) fn with_capacity(capacity: NonZeroUsize) -> Self {
-        // One more, for the notification.
+        // We need room for one more event, which is the notification.
         Events {
             list: Vec::with_capacity(capacity.get() + 1),
         }

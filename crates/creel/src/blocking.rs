@@ -314,7 +314,7 @@ fn submit(kind: Kind, job: Job) -> io::Result<()> {
     Ok(())
 }
 
-/// The body of a thread.
+/// Runs calls on the calling thread, until there has been none for a while.
 fn serve(lane: &Lane) {
     let mut calls = lock(&lane.calls);
     loop {

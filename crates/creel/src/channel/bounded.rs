@@ -678,7 +678,7 @@ impl<T> Future for RecvFuture<'_, T> {
     }
 }
 
-/// The side that waits.
+/// The side of a channel that waits for the other one.
 #[derive(Clone, Copy)]
 enum Side {
     Senders,
@@ -742,7 +742,7 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
         Poll::Pending
     }
 
-    /// Stops waiting.
+    /// Stops waiting, because the future is ready.
     #[inline(always)]
     fn done(&mut self) {
         if self.ticket.is_some() {

@@ -19,7 +19,7 @@ use crate::worker::stored_waker::StoredWaker;
 use std::mem;
 use std::task::Waker;
 
-/// Identifies a waiting future.
+/// Identifies a waiting future, so that it can leave the list when it is dropped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticket {
     slot: usize,
@@ -33,7 +33,7 @@ pub(super) struct Waiters {
     list: Mutex<List>,
 }
 
-/// No slot.
+/// The index that means "no slot".
 const NONE: usize = usize::MAX;
 
 struct List {

@@ -51,7 +51,7 @@ enum Slot {
     Free(Option<usize>),
 }
 
-/// Identifies a waiting future.
+/// Identifies a waiting future, so that it can remove its waker when it is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket {
     round: u64,
@@ -59,7 +59,7 @@ pub(super) struct Ticket {
     place: Option<usize>,
 }
 
-/// How an operation waits.
+/// The way in which an operation waits.
 pub(super) enum Waiting<'a> {
     /// It waits until its future is dropped, which owns the ticket.
     Ticket(&'a mut Option<Ticket>),

@@ -73,7 +73,7 @@ where
     .await
 }
 
-/// The state of one direction.
+/// The state of one direction, from one connection to the other.
 struct Way {
     held: Box<[u8]>,
     /// The number of bytes of `held` that have been written. The bytes up to `read` have been read.

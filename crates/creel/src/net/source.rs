@@ -28,8 +28,8 @@ pub(super) struct Source<S: ?Sized> {
     /// Whether the poller reports the read direction by level, which means in each poll while
     /// there is something to read. Otherwise it reports each arrival once.
     pub(super) level: AtomicBool,
-    /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it is
-    /// stored before the socket is added to the poller or its mode there changes.
+    /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it
+    /// is stored before the socket is added to the poller or its mode there changes.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
     /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only

@@ -17,8 +17,8 @@ use std::net::{self, SocketAddr};
 /// an example.
 pub type TcpListener = Listener<net::TcpListener>;
 
-/// A TCP connection. [`TcpStream::connect`] creates it, or a [`TcpListener`] accepts it. You read and
-/// write with the methods of [`Stream`].
+/// A TCP connection. [`TcpStream::connect`] creates it, or a [`TcpListener`] accepts it. You read
+/// and write with the methods of [`Stream`].
 pub type TcpStream = Stream<net::TcpStream>;
 
 listener::kind!(net::TcpListener, net::TcpStream, SocketAddr, |it| it

@@ -21,7 +21,8 @@ use std::task::{Context, Poll};
 /// them. No method blocks the thread.
 ///
 /// If you handle many datagrams per second, use [`send_batch`](Self::send_batch) and
-/// [`recv_batch`](Self::recv_batch), because on Linux they move many datagrams with one system call.
+/// [`recv_batch`](Self::recv_batch), because on Linux they move many datagrams with one system
+/// call.
 ///
 /// ```
 /// use creel::net::UdpSocket;

@@ -157,8 +157,8 @@ impl UnixStream {
     }
 }
 
-/// A Unix datagram socket, with or without a path. Use [`UdpSocket`](super::UdpSocket) instead if the
-/// other side may be on another machine.
+/// A Unix datagram socket, with or without a path. Use [`UdpSocket`](super::UdpSocket) instead if
+/// the other side may be on another machine.
 ///
 /// All methods take `&self`, so that several tasks can share a socket. No method blocks the thread.
 pub struct UnixDatagram {

@@ -36,7 +36,7 @@ pub(crate) struct Spin {
     rhythm: Rhythm,
 }
 
-/// How a spin ended.
+/// The way in which a spin ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spun {
     Paid,

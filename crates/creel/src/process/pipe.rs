@@ -70,7 +70,7 @@ macro_rules! pipe {
     };
 }
 
-/// Implements reading.
+/// Implements the methods of the pipes from which the program reads.
 macro_rules! reads {
     ($name:ident) => {
         impl $name {

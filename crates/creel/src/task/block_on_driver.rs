@@ -108,8 +108,8 @@ impl<'a> BlockOnDriver<'a> {
         enough()
     }
 
-    /// Runs tasks like [`help`](Self::help), in the deterministic mode. There, the seed also decides
-    /// whether the next step polls the future instead of a task.
+    /// Runs tasks like [`help`](Self::help), in the deterministic mode. There, the seed also
+    /// decides whether the next step polls the future instead of a task.
     fn draw(&self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
         while let Some(context) = self.context() {
             if enough() && seeded::own_turn(self.tasks) {

@@ -10,7 +10,7 @@ use super::cell::Task;
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::ptr;
 
-/// A first-in, first-out queue.
+/// A first-in, first-out queue of tasks, behind a lock.
 pub(crate) struct Inject {
     list: Mutex<List>,
     len: AtomicUsize,

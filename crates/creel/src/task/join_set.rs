@@ -14,8 +14,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A set of tasks, whose outputs you take in the order in which the tasks end. Use it if you spawn a
-/// number of tasks that is not known in advance, and want to handle each result as soon as it is
+/// A set of tasks, whose outputs you take in the order in which the tasks end. Use it if you spawn
+/// a number of tasks that is not known in advance, and want to handle each result as soon as it is
 /// there.
 ///
 /// Dropping the set aborts the tasks that are left in it, and does not wait for them. To let them

@@ -70,7 +70,8 @@ const fn size_of_class(class: usize) -> usize {
     }
 }
 
-/// The beginning of every block.
+/// The beginning of every block. It stays initialized while the heap exists, because stale hints
+/// read it.
 #[repr(C)]
 pub(super) struct Block {
     /// The state word of the cell. The heap only keeps it initialized.

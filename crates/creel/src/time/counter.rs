@@ -103,7 +103,7 @@ struct Counter {
     reach: Cell<u64>,
     /// The nanoseconds per tick in the last span. Zero before the end of the first span.
     rate: Cell<u64>,
-    /// The last reading.
+    /// The last reading, below which no later reading may be.
     last: Cell<u64>,
     /// The beginning of the span over which we are measuring the rate. Zero nanoseconds if there is
     /// no span.

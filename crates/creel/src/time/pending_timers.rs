@@ -16,7 +16,7 @@ use std::mem::MaybeUninit;
 /// pending timer each time. Must be a power of two.
 pub(super) const LEN: usize = if cfg!(creel_loom) { 2 } else { 256 };
 
-/// The ring.
+/// The ring of pending timers, with one writer and one reader at a time.
 pub(super) struct PendingTimers<T> {
     /// The next position to read. Stored with release after a pending timer was taken out. The
     /// writer loads it with acquire, so that it does not overwrite a place that is still being

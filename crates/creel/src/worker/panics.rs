@@ -71,7 +71,7 @@ impl FirstPanic {
 pub(crate) struct RunAll(Option<Payload>);
 
 impl RunAll {
-    /// Runs `f`.
+    /// Runs `f`, and keeps its panic if it is the first.
     pub(crate) fn run(&mut self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
             match self.0 {

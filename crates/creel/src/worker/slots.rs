@@ -109,7 +109,7 @@ impl WorkerSlots {
         })
     }
 
-    /// Sets the work.
+    /// Sets the work, once the pool that contains these workers has been created.
     pub(crate) fn set_work(&self, work: Weak<dyn Work>) {
         let set = self.work.set(work);
         debug_assert!(set.is_ok(), "slots work for one pool");
@@ -325,9 +325,9 @@ impl WorkerSlots {
         let _ = self.notify(self.first_helper(own), own, When::Now);
     }
 
-    /// Notifies an idle worker like [`notify_other`](Self::notify_other), but may also choose worker
-    /// 0 if the thread is from outside. Use it if the thread may block, because it then does no
-    /// work in the place of worker 0.
+    /// Notifies an idle worker like [`notify_other`](Self::notify_other), but may also choose
+    /// worker 0 if the thread is from outside. Use it if the thread may block, because it then does
+    /// no work in the place of worker 0.
     pub(crate) fn notify_any_other(&self, own: Option<usize>) {
         // If no thread can be started, the caller does all the work once it no longer blocks.
         let _ = self.notify(0, own, When::Now);

@@ -32,7 +32,7 @@ pub(super) use std::os::windows::io::AsSocket as AsSource;
 pub(super) enum Mode {
     /// In each poll while the socket is ready.
     Level,
-    /// Once for each arrival.
+    /// Once for each arrival, which needs no system call to arm the socket again.
     Edge,
     /// Once, until the socket is armed again. We use it in place of `Edge` on systems that do not
     /// support edges, for example Windows.

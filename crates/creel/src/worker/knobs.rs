@@ -17,8 +17,7 @@ use std::{fmt, str::FromStr, time::Duration};
 /// use creel::{Pool, Wait};
 /// use std::time::Duration;
 ///
-/// let streams =
-/// Pool::builder().workers(1).wait(Wait::Throttle(Duration::from_millis(2))).build()?;
+/// let streams = Pool::builder().workers(1).wait(Wait::Throttle(Duration::from_millis(2))).build()?;
 /// assert_eq!("throttle:2ms".parse(), Ok(Wait::Throttle(Duration::from_millis(2))));
 /// # drop(streams);
 /// # Ok::<(), creel::BuildError>(())

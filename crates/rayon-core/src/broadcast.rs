@@ -1,4 +1,5 @@
-//! The same closure on every thread of a pool.
+//! Runs the same closure once on every thread of a pool. Programs use it for work that each thread
+//! has to do itself, for example to set a thread-local variable.
 
 use crate::{
     latch::Latch,
@@ -13,15 +14,17 @@ use std::{
     thread,
 };
 
-/// The context of a closure of [`broadcast`]: the index of its thread, and the number of threads.
+/// The context that [`broadcast`] passes to its closure. It has the index of the thread that runs
+/// the closure, and the number of threads.
 pub struct BroadcastContext<'a> {
     worker: &'a WorkerThread,
-    /// The borrow must not be used on another thread.
+    /// The raw pointer makes the type neither `Send` nor `Sync`, because the context belongs to one
+    /// thread.
     thread: PhantomData<*mut ()>,
 }
 
 impl<'a> BroadcastContext<'a> {
-    /// Calls `f` with the context of the calling thread, which belongs to a pool.
+    /// Calls `f` with the context of the calling thread. The thread must belong to a pool.
     pub(crate) fn with<R>(f: impl FnOnce(BroadcastContext<'_>) -> R) -> R {
         let Some(worker) = WorkerThread::current() else {
             unreachable!("a broadcast runs on threads of a pool");
@@ -72,8 +75,8 @@ where
     broadcast_in(&Registry::current(), &op)
 }
 
-/// Spawns calls of `op` on each thread of the current pool. A thread runs its call when it has
-/// finished what it is running. Returns at once.
+/// Spawns one call of `op` on each thread of the current pool, and returns at once. A thread that
+/// is running a job finishes the job first.
 ///
 /// A panic of `op` is passed to the pool's panic handler. If the pool has no panic handler, it
 /// aborts the process.
@@ -98,10 +101,12 @@ impl<OP: Fn(BroadcastContext<'_>) -> R + Sync, R: Send> Shared<'_, OP, R> {
     }
 }
 
-/// A pointer that may go to another thread.
+/// A pointer that we send to another thread. Raw pointers are not `Send`, so this type takes the
+/// responsibility.
 struct Sent(*const ());
 
-// SAFETY: the code that sends it keeps what it points to alive, and it is only shared.
+// SAFETY: [`broadcast_in`] keeps the target alive until all receivers are done, and nobody creates
+// a mutable reference to it.
 unsafe impl Send for Sent {}
 
 impl Sent {
@@ -120,11 +125,12 @@ where
         index: usize,
     ) {
         let shared = shared.cast::<Shared<'_, OP, R>>();
-        // SAFETY: it is alive until its latch is open, and it is only shared.
+        // SAFETY: validity: `broadcast_in` keeps `shared` alive until its latch is open, and the
+        // latch still counts this call. Aliasing: there are only shared references to `shared`.
         unsafe { &*shared }.call(index);
-        // SAFETY: it is alive, and nothing is read.
+        // SAFETY: `shared` is still alive, and this only computes an address.
         let latch = unsafe { &raw const (*shared).latch };
-        // SAFETY: the latch counts this call.
+        // SAFETY: the latch was created with a count that includes this call.
         unsafe { Latch::done(latch) };
     }
     let own = registry.worker().map(|worker| worker.index);

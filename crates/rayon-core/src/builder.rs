@@ -1,4 +1,4 @@
-//! The builder of a pool.
+//! The builder of a pool: [`ThreadPoolBuilder`], and the error that it returns.
 
 use crate::{
     ThreadPool,
@@ -25,7 +25,7 @@ type PanicHandler = dyn Fn(Payload) + Send + Sync;
 type Handler = dyn Fn(usize) + Send + Sync;
 type Knobs = dyn FnOnce(PoolBuilder) -> PoolBuilder;
 
-/// The functions that the program has set.
+/// The functions that the program has set, for example `start_handler`.
 #[derive(Default)]
 pub(crate) struct Handlers {
     pub(crate) panic: Option<Box<PanicHandler>>,
@@ -33,7 +33,7 @@ pub(crate) struct Handlers {
     pub(crate) exit: Option<Box<Handler>>,
 }
 
-/// The error of building a pool.
+/// The error that a builder returns if it cannot create a pool.
 #[derive(Debug)]
 pub struct ThreadPoolBuildError(Kind);
 
@@ -102,13 +102,14 @@ impl ThreadBuilder {
     }
 }
 
-/// A way to start threads.
+/// A way to start the threads of a pool. You do not implement this trait yourself, but pass a
+/// function to [`ThreadPoolBuilder::spawn_handler`].
 pub trait ThreadSpawn {
     #[doc(hidden)]
     fn spawn(&mut self, thread: ThreadBuilder) -> io::Result<()>;
 }
 
-/// Starts threads with the standard library.
+/// Starts threads with [`std::thread::Builder`], which is the default.
 #[derive(Debug, Default)]
 pub struct DefaultSpawn;
 
@@ -125,7 +126,8 @@ impl ThreadSpawn for DefaultSpawn {
     }
 }
 
-/// Starts threads with a function of the program.
+/// Starts threads with the function that the program has passed to
+/// [`ThreadPoolBuilder::spawn_handler`].
 #[derive(Debug)]
 pub struct CustomSpawn<F>(F);
 
@@ -175,12 +177,12 @@ impl ThreadPoolBuilder {
         Self::default()
     }
 
-    /// Creates a pool whose threads may borrow from the caller, and calls `with_pool` with it.
-    /// `wrapper` is called on each thread. It must call [`ThreadBuilder::run`]. Returns after the
-    /// pool's threads have ended.
+    /// Creates a pool whose threads may borrow from the caller, and calls `with_pool` with it. Each
+    /// new thread calls `wrapper`, which must call [`ThreadBuilder::run`]. The method returns after
+    /// all threads of the pool have ended.
     ///
     /// # Errors
-    /// If the pool cannot be created.
+    /// Returns an error if the pool cannot be created.
     ///
     /// ```
     /// let names = std::sync::Mutex::new(Vec::new());
@@ -221,8 +223,9 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// Creates a pool and starts its threads.
     ///
     /// # Errors
-    /// If a thread cannot be started, or if the calling thread should join the pool and belongs to
-    /// one already.
+    /// Returns an error if a thread cannot be started. With
+    /// [`use_current_thread`](Self::use_current_thread), it also returns an error if the calling
+    /// thread already belongs to a pool.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
         self.registry().map(ThreadPool::new_of)
     }
@@ -231,7 +234,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// created with the default settings when it is first used.
     ///
     /// # Errors
-    /// If there is a global pool already, and as for [`build`](Self::build).
+    /// Returns an error if there is a global pool already, and the same errors as
+    /// [`build`](Self::build).
     pub fn build_global(self) -> Result<(), ThreadPoolBuildError> {
         match Registry::set_global(|| self.registry())? {
             true => Ok(()),
@@ -248,11 +252,13 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         let (queues, mut deques) = Queues::new(threads, self.breadth_first);
         let connection = Arc::<Threads>::default();
         let begins = Arc::clone(&connection);
-        // Creel asks for its threads while it starts them. The program's function is called later
-        // and here, because it need not be `Send`.
+        // Creel passes each thread that it needs to this closure, which must be `Send`. The
+        // program's own function need not be `Send`. Therefore the closure only stores the threads,
+        // and we call the program's function for each of them below, on this thread.
         let asked = Arc::<Mutex<Vec<NewThread>>>::default();
         let asks = Arc::clone(&asked);
-        // A pool without a thread of its own still needs a Creel pool, which starts no thread.
+        // Even if the calling thread is the only thread of the pool, we need a Creel pool with one
+        // worker. Its thread is never started in this case.
         let mut builder = Pool::builder()
             .workers((threads - own).max(1))
             .name("rayon");
@@ -282,7 +288,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             unreachable!("the pool has just been created, and starting a thread only stores it");
         }
         let asked = std::mem::take(&mut *lock(&asked));
-        // The program's functions may fail or panic. The threads that run already then end.
+        // The program's functions may fail or panic. Dropping `unfinished` then ends the threads
+        // that are already running.
         let mut unfinished = Unfinished {
             threads: &connection,
             registry: &registry,
@@ -308,7 +315,8 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     }
 }
 
-/// Ends a pool of which not all threads could be started.
+/// A guard that ends a pool when it is dropped, because not all threads of the pool could be
+/// started.
 struct Unfinished<'a> {
     threads: &'a Threads,
     registry: &'a Registry,
@@ -323,7 +331,7 @@ impl Drop for Unfinished<'_> {
     }
 }
 
-/// Returns the value of an environment variable that is a number above zero.
+/// Returns the value of an environment variable, or `None` if it is not a number above zero.
 fn number(variable: &str) -> Option<NonZeroUsize> {
     std::env::var(variable).ok()?.trim().parse().ok()
 }
@@ -336,15 +344,16 @@ impl<S> ThreadPoolBuilder<S> {
         // rayon still accepts this older name of the variable.
         let asked = asked.or_else(|| number("RAYON_RS_NUM_CPUS"));
         let threads = asked.map_or_else(
-            // Creel respects the process's mask of CPUs and its quota.
+            // The number of Creel's workers follows the affinity mask and the CPU quota of the
+            // process.
             || Pool::builder().build().map_or(1, |pool| pool.workers()),
             NonZeroUsize::get,
         );
         threads.min(MAX_THREADS)
     }
 
-    /// Changes the settings of the Creel pool, for example how its workers wait. The number of
-    /// workers, and what this builder sets itself, stay as they are.
+    /// Changes the settings of the Creel pool, for example how its workers wait. It cannot change
+    /// the number of workers or anything else that this builder sets itself.
     ///
     /// rayon has no such method. It is here so that a program can use Creel's settings.
     ///
@@ -362,16 +371,17 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Sets the number of threads. Zero, the default, means the value of the environment variable
-    /// `RAYON_NUM_THREADS`, or of the older `RAYON_RS_NUM_CPUS`. If neither is set, the pool has
-    /// one thread per core that the process may use.
+    /// `RAYON_NUM_THREADS`, or of the older `RAYON_RS_NUM_CPUS`. If neither is set, the number is
+    /// Creel's default. This is one thread per core that the process may use, or fewer if a CPU
+    /// quota allows fewer.
     pub fn num_threads(mut self, num_threads: usize) -> Self {
         self.threads = num_threads;
         self
     }
 
-    /// Makes the calling thread the thread 0 of the pool. It counts as one of the threads. It runs
-    /// work of the pool while it is in one of the pool's functions, for example in `join` or
-    /// `yield_now`.
+    /// Makes the calling thread a member of the pool, as thread 0. It counts as one of the threads.
+    /// However, it runs work of the pool only while it is in one of the pool's functions, for
+    /// example in `join` or `yield_now`.
     pub fn use_current_thread(mut self) -> Self {
         self.member = true;
         self
@@ -386,8 +396,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Sets a function that starts the threads. It is called once per thread, and must start a
-    /// thread that calls [`ThreadBuilder::run`].
+    /// Sets a function that starts the threads. The builder calls it once per thread, and the
+    /// function must start a thread that calls [`ThreadBuilder::run`].
     ///
     /// ```
     /// let builder = rayon_core::ThreadPoolBuilder::new().num_threads(2);
@@ -430,7 +440,8 @@ impl<S> ThreadPoolBuilder<S> {
         self
     }
 
-    /// Makes each thread take the oldest job of its deque and not the youngest.
+    /// Makes each thread take the oldest job of its deque first. By default, it takes the youngest,
+    /// because the data of that job are likely to be in its caches.
     #[deprecated(note = "use `scope_fifo` and `spawn_fifo` for a similar effect")]
     pub fn breadth_first(mut self) -> Self {
         self.breadth_first = true;

@@ -5,7 +5,8 @@
 use crate::{ThreadPool, ThreadPoolBuilder};
 use std::{any::Any, error::Error};
 
-/// The old builder of a pool.
+/// The builder that rayon had before [`ThreadPoolBuilder`]. We keep it for crates that still use
+/// it.
 #[deprecated(note = "use `ThreadPoolBuilder`")]
 #[derive(Debug, Default)]
 pub struct Configuration {
@@ -21,12 +22,13 @@ impl Configuration {
     /// Creates a pool.
     ///
     /// # Errors
-    /// See [`ThreadPoolBuilder::build`].
+    /// Returns the same errors as [`ThreadPoolBuilder::build`].
     pub fn build(self) -> Result<ThreadPool, Box<dyn Error + 'static>> {
         self.into_builder().build().map_err(Box::from)
     }
 
-    /// See [`ThreadPoolBuilder::thread_name`].
+    /// Sets a function that returns the name of each thread, as [`ThreadPoolBuilder::thread_name`]
+    /// does.
     #[must_use]
     pub fn thread_name<F>(mut self, closure: F) -> Self
     where
@@ -36,14 +38,14 @@ impl Configuration {
         self
     }
 
-    /// See [`ThreadPoolBuilder::num_threads`].
+    /// Sets the number of threads, as [`ThreadPoolBuilder::num_threads`] does.
     #[must_use]
     pub fn num_threads(mut self, num_threads: usize) -> Configuration {
         self.builder = self.builder.num_threads(num_threads);
         self
     }
 
-    /// See [`ThreadPoolBuilder::panic_handler`].
+    /// Sets a function that receives panics, as [`ThreadPoolBuilder::panic_handler`] does.
     #[must_use]
     pub fn panic_handler<H>(mut self, panic_handler: H) -> Configuration
     where
@@ -53,21 +55,22 @@ impl Configuration {
         self
     }
 
-    /// See [`ThreadPoolBuilder::stack_size`].
+    /// Sets the stack size of the threads, as [`ThreadPoolBuilder::stack_size`] does.
     #[must_use]
     pub fn stack_size(mut self, stack_size: usize) -> Self {
         self.builder = self.builder.stack_size(stack_size);
         self
     }
 
-    /// See [`ThreadPoolBuilder::breadth_first`].
+    /// Makes threads take their oldest job first, as [`ThreadPoolBuilder::breadth_first`] does.
     #[must_use]
     pub fn breadth_first(mut self) -> Self {
         self.builder.set_breadth_first();
         self
     }
 
-    /// See [`ThreadPoolBuilder::start_handler`].
+    /// Sets a function that each thread calls when it starts, as
+    /// [`ThreadPoolBuilder::start_handler`] does.
     #[must_use]
     pub fn start_handler<H>(mut self, start_handler: H) -> Configuration
     where
@@ -77,7 +80,8 @@ impl Configuration {
         self
     }
 
-    /// See [`ThreadPoolBuilder::exit_handler`].
+    /// Sets a function that each thread calls before it ends, as
+    /// [`ThreadPoolBuilder::exit_handler`] does.
     #[must_use]
     pub fn exit_handler<H>(mut self, exit_handler: H) -> Configuration
     where
@@ -95,7 +99,7 @@ impl Configuration {
 /// Creates the global pool.
 ///
 /// # Errors
-/// See [`ThreadPoolBuilder::build_global`].
+/// Returns the same errors as [`ThreadPoolBuilder::build_global`].
 #[deprecated(note = "use `ThreadPoolBuilder::build_global`")]
 pub fn initialize(config: Configuration) -> Result<(), Box<dyn Error>> {
     config.into_builder().build_global().map_err(Box::from)

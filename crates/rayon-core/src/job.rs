@@ -1,16 +1,17 @@
-//! Jobs, as the queues see them.
+//! Jobs in the form in which the queues of a pool store them: a pointer to data, and a function
+//! that runs the job. Because every job has the same form, one queue can hold closures of any type.
 
 use crossbeam_deque::{Injector, Steal};
 
-/// A job in a queue. It must be run exactly once. Dropping it does not run it, and does not free
-/// what it owns.
+/// A job in a queue. The code that takes it out of the queue must run it exactly once. Dropping a
+/// `JobRef` neither runs the job nor frees its memory.
 #[derive(Clone, Copy)]
 pub(crate) struct JobRef {
     data: *const (),
     run: unsafe fn(*const ()),
 }
 
-// SAFETY: the functions that create a job require that it may run on any thread.
+// SAFETY: the functions that create a job require from their callers that it may run on any thread.
 unsafe impl Send for JobRef {}
 
 impl JobRef {
@@ -46,17 +47,18 @@ impl JobRef {
     ///
     /// # Safety
     ///
-    /// Call this once per job, although `JobRef` is `Copy`.
+    /// You must call this only once per job. The compiler does not check this, because `JobRef` is
+    /// `Copy`.
     pub(crate) unsafe fn run(self) {
-        // SAFETY: the creator of the job guarantees that this is sound, and the caller that it
-        // happens once.
+        // SAFETY: the code that created the job guarantees that the call is sound, and our caller
+        // guarantees that it happens only once.
         unsafe { (self.run)(self.data) };
     }
 }
 
-/// A queue of jobs that are run in the order in which they were pushed, although the worker's own
-/// deque returns the youngest job first. The deque gets one *ticket* per job. A ticket runs the
-/// oldest job of the queue.
+/// A queue whose jobs run in the order in which they were pushed. We need it because the deque of a
+/// worker returns the youngest job first. For each job in this queue, the deque gets a *ticket*,
+/// which is a job that runs the oldest job of this queue.
 #[derive(Default)]
 pub(crate) struct Fifo {
     jobs: Injector<JobRef>,
@@ -67,11 +69,11 @@ impl Fifo {
     ///
     /// # Safety
     ///
-    /// The queue must stay alive and in its place until the last ticket has taken its job.
+    /// The queue must stay alive and must not move until the last ticket has taken its job.
     pub(crate) unsafe fn push(&self, job: JobRef) -> JobRef {
         unsafe fn run(fifo: *const ()) {
-            // SAFETY: the queue is alive, because this ticket has not taken its job yet. It is only
-            // shared.
+            // SAFETY: validity: the queue is alive, because this ticket has not taken its job yet.
+            // Aliasing: there are only shared references to the queue.
             let fifo = unsafe { &*fifo.cast::<Fifo>() };
             match steal(&fifo.jobs) {
                 // SAFETY: the queue returns each job once.
@@ -87,7 +89,7 @@ impl Fifo {
     }
 }
 
-/// Takes the oldest job of a shared queue.
+/// Takes the oldest job of a shared queue, or returns `None` if the queue is empty.
 pub(crate) fn steal(queue: &Injector<JobRef>) -> Option<JobRef> {
     loop {
         match queue.steal() {

@@ -3,12 +3,13 @@
 use crate::registry::{Registry, WorkerThread};
 use std::marker::PhantomData;
 
-/// The context of a closure of [`join_context`]. It says whether the closure runs on another
-/// thread.
+/// The context that [`join_context`] passes to its closures. A closure can ask it whether it runs
+/// on another thread than the caller.
 #[derive(Debug)]
 pub struct FnContext {
     migrated: bool,
-    /// The context must not be used on another thread.
+    /// The raw pointer makes the type neither `Send` nor `Sync`, because the context belongs to one
+    /// thread.
     thread: PhantomData<*mut ()>,
 }
 
@@ -21,8 +22,9 @@ impl FnContext {
         }
     }
 
-    /// Returns whether the closure runs on another thread than the one that has called
-    /// [`join_context`].
+    /// Returns whether the closure runs on another thread than the one that called
+    /// [`join_context`]. rayon's iterators then split the work further, because other threads seem
+    /// to be idle.
     #[inline]
     pub fn migrated(&self) -> bool {
         self.migrated
@@ -32,7 +34,8 @@ impl FnContext {
 /// Runs both closures, at the same time if another thread is free, and returns both results.
 ///
 /// # Panics
-/// Resumes the panic of `oper_a` or otherwise that of `oper_b`, after both have ended.
+/// If a closure panics, the function waits for the other one and then resumes the panic. If both
+/// panic, it resumes the panic of `oper_a`.
 ///
 /// ```
 /// fn sum(values: &[u64]) -> u64 {
@@ -63,10 +66,12 @@ where
     }
 }
 
-/// Does the same as [`join`], and passes to each closure whether it has moved to another thread.
+/// Does the same as [`join`], and passes a context to each closure. The closure can ask the context
+/// whether it runs on another thread.
 ///
 /// # Panics
-/// Resumes the panic of `oper_a` or otherwise that of `oper_b`, after both have ended.
+/// If a closure panics, the function waits for the other one and then resumes the panic. If both
+/// panic, it resumes the panic of `oper_a`.
 #[inline]
 pub fn join_context<A, B, RA, RB>(oper_a: A, oper_b: B) -> (RA, RB)
 where

@@ -1,4 +1,5 @@
-//! How a thread waits for jobs of a pool.
+//! Latches, with which a thread waits until a number of jobs are done. A thread of a pool does not
+//! sleep while there is work, but runs other jobs until then.
 
 use crate::registry::{Registry, WorkerThread};
 use std::{
@@ -9,12 +10,12 @@ use std::{
     thread::{self, Thread},
 };
 
-/// A thread that waits, or is about to.
+/// The thread that waits for a latch, or will wait for it.
 #[derive(Clone)]
 pub(crate) enum Waiter {
-    /// A thread that belongs to no pool. It sleeps.
+    /// A thread that belongs to no pool. It sleeps until it is unparked.
     Outside(Thread),
-    /// A worker, which runs other jobs of its pool in the meantime.
+    /// A thread of a pool, with its index. It runs other jobs of its pool while it waits.
     Worker(Arc<Registry>, usize),
 }
 
@@ -38,14 +39,15 @@ impl Waiter {
 /// A latch that opens when a number of jobs are done. Only the thread that has created it waits for
 /// it.
 pub(crate) struct Latch {
-    /// The number of jobs that are not done. It is `SeqCst`, because a waiter checks it before it
-    /// sleeps.
+    /// The number of jobs that are not done. The accesses that open and check the latch are
+    /// `SeqCst`, because the waiter checks the number before it sleeps, and must not miss the last
+    /// job.
     pending: AtomicUsize,
     waiter: Waiter,
 }
 
 impl Latch {
-    /// Creates a latch for the calling thread.
+    /// Creates a latch for `pending` jobs. The calling thread is the one that waits for it.
     pub(crate) fn new(pending: usize) -> Self {
         Self {
             pending: AtomicUsize::new(pending),
@@ -58,17 +60,19 @@ impl Latch {
         self.pending.fetch_add(jobs, Ordering::Relaxed);
     }
 
-    /// Records that a job is done. The latch may be gone when this returns.
+    /// Records that a job is done. The waiting thread may free the latch before this function
+    /// returns, so it takes a raw pointer.
     ///
     /// # Safety
     ///
-    /// `this` points to a latch that counts this job.
+    /// `this` must point to a latch that is alive and counts this job.
     pub(crate) unsafe fn done(this: *const Self) {
-        // SAFETY: the latch is alive, because it still counts this job. It is only shared.
+        // SAFETY: validity: the latch is alive, because it still counts this job. Aliasing: there
+        // are only shared references to the latch.
         let latch = unsafe { &*this };
         let mut pending = latch.pending.load(Ordering::Relaxed);
         loop {
-            // After the last step the latch may be gone, so we need the waiter before it.
+            // We clone the waiter before the exchange, because the latch may be gone after it.
             let waiter = (pending == 1).then(|| latch.waiter.clone());
             let less = latch.pending.compare_exchange_weak(
                 pending,

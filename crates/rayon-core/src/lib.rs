@@ -42,7 +42,8 @@ pub use spawn::{spawn, spawn_fifo};
 
 use registry::{Registry, WorkerThread};
 
-/// The result of [`yield_now`] or [`yield_local`].
+/// The result of [`yield_now`] or [`yield_local`], which says whether the function found a job to
+/// run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Yield {
     /// The function has run a job.
@@ -75,28 +76,30 @@ pub fn current_num_threads() -> usize {
     }
 }
 
-/// Returns the index of the calling thread in its pool, from 0 on. `None` if it belongs to no pool.
+/// Returns the index of the calling thread in its pool, from 0 on. Returns `None` if the thread
+/// belongs to no pool.
 #[inline]
 pub fn current_thread_index() -> Option<usize> {
     WorkerThread::current().map(|worker| worker.index)
 }
 
-/// Returns whether the deque of the calling thread has jobs. `None` if it belongs to no pool.
+/// Returns whether the deque of the calling thread has jobs. Returns `None` if the thread belongs
+/// to no pool.
 ///
-/// The second closures of joins do not count, because Creel keeps them elsewhere.
+/// The second closure of a join does not count, because Creel does not keep it in this deque.
 #[inline]
 pub fn current_thread_has_pending_tasks() -> Option<bool> {
     WorkerThread::current().map(WorkerThread::has_jobs)
 }
 
-/// Runs one job of the pool on the calling thread, if there is one. `None` if the thread belongs to
-/// no pool.
+/// Runs one job of the pool on the calling thread, if there is one. Returns `None` if the thread
+/// belongs to no pool.
 pub fn yield_now() -> Option<Yield> {
     WorkerThread::current().map(|worker| Yield::new(worker.run_any()))
 }
 
-/// Runs one job of the calling thread's own deque, if there is one. `None` if the thread belongs to
-/// no pool.
+/// Runs one job of the calling thread's own deque, if there is one. Returns `None` if the thread
+/// belongs to no pool.
 pub fn yield_local() -> Option<Yield> {
     WorkerThread::current().map(|worker| Yield::new(worker.run_own()))
 }

@@ -9,10 +9,10 @@ use crate::{
 };
 use std::{error::Error, fmt, sync::Arc};
 
-/// A pool of threads. [`ThreadPoolBuilder`](crate::ThreadPoolBuilder) creates it.
+/// A pool of threads, which you create with a [`ThreadPoolBuilder`](crate::ThreadPoolBuilder).
 ///
-/// Dropping it ends the threads after they have run the jobs that were spawned. The drop does not
-/// wait for them.
+/// When you drop the pool, its threads first run the jobs that were already spawned, and then end.
+/// The drop itself does not wait for them.
 ///
 /// ```
 /// let pool = rayon_core::ThreadPoolBuilder::new().num_threads(3).build()?;
@@ -31,7 +31,7 @@ impl ThreadPool {
     /// Creates a pool.
     ///
     /// # Errors
-    /// See [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
+    /// Returns the same errors as [`ThreadPoolBuilder::build`](crate::ThreadPoolBuilder::build).
     #[deprecated(note = "use `ThreadPoolBuilder::build`")]
     #[allow(deprecated)]
     pub fn new(configuration: crate::Configuration) -> Result<ThreadPool, Box<dyn Error>> {
@@ -48,7 +48,7 @@ impl ThreadPool {
     /// the current pool then uses this one.
     ///
     /// # Panics
-    /// Resumes a panic of `op`.
+    /// If `op` panics, the method resumes the panic on the calling thread.
     pub fn install<OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce() -> R + Send,
@@ -91,7 +91,7 @@ impl ThreadPool {
     /// Does the same as [`join`](crate::join()) in this pool.
     ///
     /// # Panics
-    /// See [`join`](crate::join()).
+    /// Panics in the same cases as [`join`](crate::join()).
     pub fn join<A, B, RA, RB>(&self, oper_a: A, oper_b: B) -> (RA, RB)
     where
         A: FnOnce() -> RA + Send,
@@ -106,7 +106,7 @@ impl ThreadPool {
     /// Does the same as [`scope`](crate::scope()) in this pool.
     ///
     /// # Panics
-    /// See [`scope`](crate::scope()).
+    /// Panics in the same cases as [`scope`](crate::scope()).
     pub fn scope<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&Scope<'scope>) -> R + Send,
@@ -119,7 +119,7 @@ impl ThreadPool {
     /// Does the same as [`scope_fifo`](crate::scope_fifo()) in this pool.
     ///
     /// # Panics
-    /// See [`scope`](crate::scope()).
+    /// Panics in the same cases as [`scope`](crate::scope()).
     pub fn scope_fifo<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R + Send,
@@ -132,7 +132,7 @@ impl ThreadPool {
     /// Calls `op` on the calling thread, with a scope whose jobs run in this pool.
     ///
     /// # Panics
-    /// See [`scope`](crate::scope()).
+    /// Panics in the same cases as [`scope`](crate::scope()).
     pub fn in_place_scope<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&Scope<'scope>) -> R,
@@ -144,7 +144,7 @@ impl ThreadPool {
     /// order in which they were spawned.
     ///
     /// # Panics
-    /// See [`scope`](crate::scope()).
+    /// Panics in the same cases as [`scope`](crate::scope()).
     pub fn in_place_scope_fifo<'scope, OP, R>(&self, op: OP) -> R
     where
         OP: FnOnce(&ScopeFifo<'scope>) -> R,

@@ -57,7 +57,8 @@ impl Queues {
         (Arc::new(queues), deques)
     }
 
-    /// Takes a job of another thread than `own`, or one that a thread from outside has pushed.
+    /// Takes a job from the deque of a thread other than `own`. If all these deques are empty,
+    /// takes a job that a thread from outside has pushed.
     fn steal_for(&self, own: usize) -> Option<JobRef> {
         let others = (own + 1..self.stealers.len()).chain(0..own);
         for other in others {
@@ -75,7 +76,8 @@ impl Queues {
 
 impl Source for Queues {
     fn is_ready(&self) -> bool {
-        // The pusher also has a fence, between its push and its look at the idle workers.
+        // [`Registry::notify`] has the matching fence, between the push and the check for idle
+        // workers. Therefore at least one side sees the other, and no wake-up is lost.
         fence(Ordering::SeqCst);
         !self.injected.is_empty() || self.stealers.iter().any(|queue| !queue.is_empty())
     }
@@ -85,7 +87,7 @@ impl Source for Queues {
     }
 
     fn run_outside(&self) -> bool {
-        // The thread may belong to another pool.
+        // The calling thread may belong to another pool, whose queues it must not run here.
         let worker = WorkerThread::current();
         let worker = worker.filter(|worker| ptr::eq(&*worker.registry.queues, self));
         worker.is_some_and(|worker| worker.is_member() && worker.run_any())
@@ -99,19 +101,20 @@ struct Member {
     inbox: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
 }
 
-/// A pool of threads.
+/// A pool of threads: the Creel pool, its queues, and the functions that the program has set.
 pub(crate) struct Registry {
     /// A handle to the Creel pool.
     pub(crate) pool: Pool,
-    /// The Creel pool itself, until it ends.
+    /// The Creel pool itself, until [`leave`](Self::leave) ends it.
     owner: Mutex<Option<Pool>>,
     queues: Arc<Queues>,
     threads: usize,
     member: Option<Member>,
     pub(crate) handlers: Handlers,
-    /// The number of reasons to keep the threads: the `ThreadPool`, and each spawned job.
+    /// The number of users that keep the threads alive. These are the `ThreadPool`, and each
+    /// spawned job that has not run. The last user ends the threads.
     users: AtomicUsize,
-    /// The number of threads that have started.
+    /// The number of threads that have started. Building a pool waits for all of them.
     started: Mutex<usize>,
     all_started: Condvar,
 }
@@ -148,12 +151,13 @@ impl Registry {
         })
     }
 
-    /// Makes a pool the global one. Returns false if there is one already.
+    /// Creates a pool with `make` and makes it the global pool. Returns false if there is a global
+    /// pool already.
     pub(crate) fn set_global(
         make: impl FnOnce() -> Result<Arc<Self>, crate::ThreadPoolBuildError>,
     ) -> Result<bool, crate::ThreadPoolBuildError> {
-        // One `build_global` at a time creates a pool. `global` may still set its own pool first,
-        // and then this pool ends.
+        // The lock ensures that only one `build_global` at a time creates a pool. However, `global`
+        // does not take the lock. If it has set its pool first, our new pool ends.
         static SETTING: Mutex<()> = Mutex::new(());
         let _setting = lock(&SETTING);
         if GLOBAL.get().is_some() {
@@ -181,12 +185,13 @@ impl Registry {
         self.threads
     }
 
-    /// Returns whether the only thread of the pool is the one that has created it.
+    /// Returns whether the thread that created the pool is its only thread.
     fn is_solo(&self) -> bool {
         self.member.is_some() && self.threads == 1
     }
 
-    /// Returns the index of the thread that is Creel's worker 0.
+    /// Returns the index of the thread that is worker 0 of the Creel pool. It is 1 if the thread
+    /// that created the pool is thread 0, because that thread is not a worker.
     fn first(&self) -> usize {
         usize::from(self.member.is_some())
     }
@@ -206,12 +211,12 @@ impl Registry {
         self.all_started.notify_all();
     }
 
-    /// Adds a reason to keep the threads.
+    /// Adds a user, which keeps the threads alive.
     pub(crate) fn enter(&self) {
         self.users.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Removes a reason to keep the threads. The last one ends them.
+    /// Removes a user. The last one ends the threads.
     pub(crate) fn leave(&self) {
         if self.users.fetch_sub(1, Ordering::AcqRel) == 1
             && let Some(pool) = lock(&self.owner).take()
@@ -226,7 +231,8 @@ impl Registry {
         self.notify();
     }
 
-    /// Pushes a job to the deque of the calling thread, or from outside.
+    /// Pushes a job to the deque of the calling thread. If the thread belongs to no pool or to
+    /// another one, pushes the job to the shared queue.
     pub(crate) fn push(&self, job: JobRef) {
         match self.worker() {
             Some(worker) => worker.push(job),
@@ -244,7 +250,8 @@ impl Registry {
         }
     }
 
-    /// Makes thread `index` check what it waits for.
+    /// Wakes thread `index`, so that it checks again whether the event that it waits for has
+    /// happened.
     pub(crate) fn wake(&self, index: usize) {
         match (&self.member, index) {
             (Some(member), 0) => member.thread.unpark(),
@@ -255,13 +262,15 @@ impl Registry {
         }
     }
 
-    /// Runs `f` on thread `index`, and does not wait for it. `f` must not unwind.
+    /// Sends `f` to thread `index`, which runs it. Does not wait for the thread. `f` must not
+    /// unwind.
     pub(crate) fn send(&self, index: usize, f: impl FnOnce() + Send + 'static) {
         if let (Some(member), 0) = (&self.member, index) {
             lock(&member.inbox).push_back(Box::new(f));
             return member.thread.unpark();
         }
-        // All threads have been started, and the pool has not ended, because somebody uses it.
+        // Sending cannot fail, because all threads have been started and a user keeps the pool
+        // alive.
         if self.pool.send_to(index - self.first(), f).is_err() {
             drop(AbortOnDrop("a thread of the pool has gone"));
         }
@@ -272,8 +281,8 @@ impl Registry {
         WorkerThread::current().filter(|worker| ptr::eq(&*worker.registry, self))
     }
 
-    /// Calls `f` on a thread of this pool. If that is another thread than the calling one, it
-    /// passes true.
+    /// Calls `f` on a thread of this pool. The second argument of `f` is true if the call has moved
+    /// to another thread.
     #[inline]
     pub(crate) fn run<R: Send>(&self, f: impl FnOnce(&WorkerThread, bool) -> R + Send) -> R {
         match self.worker() {
@@ -282,7 +291,8 @@ impl Registry {
         }
     }
 
-    /// Calls `f` on a thread of this pool, to which the calling thread does not belong.
+    /// Calls `f` on a thread of this pool, for a calling thread that does not belong to the pool.
+    /// Blocks until `f` has returned.
     #[cold]
     #[inline(never)]
     fn run_injected<R: Send, F: FnOnce(&WorkerThread, bool) -> R + Send>(&self, f: F) -> R {
@@ -291,8 +301,9 @@ impl Registry {
             f: UnsafeCell::new(Some(f)),
             result: UnsafeCell::new(None),
         };
-        // SAFETY: `call` stays in its place until the latch is open, which the job does last. The
-        // closure and its result are `Send`. The job does not unwind.
+        // SAFETY: `call` stays alive and does not move until the latch is open, because we wait for
+        // the latch below, and the job opens it last. The closure and its result are `Send`. The
+        // job does not unwind, because it catches panics.
         self.inject(unsafe { JobRef::new(&raw const call, Call::<F, R>::run) });
         call.latch.wait();
         match call.result.into_inner() {
@@ -302,7 +313,8 @@ impl Registry {
         }
     }
 
-    /// Handles a panic that no caller receives.
+    /// Handles a panic that no caller can receive. Passes it to the program's panic handler, or
+    /// aborts the process if there is none or if the handler panics itself.
     pub(crate) fn handle_panic(&self, payload: Payload) {
         let guard = AbortOnDrop(match self.handlers.panic {
             Some(_) => "the panic handler has panicked",
@@ -315,7 +327,7 @@ impl Registry {
         std::mem::forget(guard);
     }
 
-    /// Calls `f` and handles its panic.
+    /// Calls `f`. If `f` panics, handles the panic.
     pub(crate) fn catch(&self, f: impl FnOnce()) {
         if let Err(payload) = catch(f) {
             self.handle_panic(payload);
@@ -325,7 +337,7 @@ impl Registry {
 
 static GLOBAL: OnceLock<Arc<Registry>> = OnceLock::new();
 
-/// A call that waits for its result on its caller's stack.
+/// A call of [`Registry::run_injected`], on the stack of the thread that waits for its result.
 struct Call<F, R> {
     latch: Latch,
     f: UnsafeCell<Option<F>>,
@@ -335,9 +347,10 @@ struct Call<F, R> {
 impl<F: FnOnce(&WorkerThread, bool) -> R, R> Call<F, R> {
     unsafe fn run(this: *const ()) {
         let this = this.cast::<Self>();
-        // SAFETY: the call is alive until its latch is open. It is only shared.
+        // SAFETY: validity: the call is alive until its latch is open, and the latch still counts
+        // this job. Aliasing: there are only shared references to the call.
         let call = unsafe { &*this };
-        // SAFETY: only the thread that runs the job uses the closure.
+        // SAFETY: aliasing: only the thread that runs the job accesses the closure.
         let f = unsafe { &mut *call.f.get() }.take();
         let result = f.map(|f| {
             catch(|| match WorkerThread::current() {
@@ -345,16 +358,16 @@ impl<F: FnOnce(&WorkerThread, bool) -> R, R> Call<F, R> {
                 None => unreachable!("jobs run on threads of a pool"),
             })
         });
-        // SAFETY: the caller reads the result after the latch is open.
+        // SAFETY: aliasing: the caller reads the result only after the latch is open.
         unsafe { *call.result.get() = result };
-        // SAFETY: it is alive, and nothing is read.
+        // SAFETY: the call is still alive, and this only computes an address.
         let latch = unsafe { &raw const (*this).latch };
         // SAFETY: the latch counts this job.
         unsafe { Latch::done(latch) };
     }
 }
 
-/// A thread of a pool, as it sees itself.
+/// The state that a thread of a pool keeps about itself. A thread-local variable points to it.
 pub(crate) struct WorkerThread {
     pub(crate) registry: Arc<Registry>,
     pub(crate) index: usize,
@@ -369,16 +382,19 @@ thread_local! {
 impl WorkerThread {
     /// Returns the calling thread, if it belongs to a pool.
     ///
-    /// The reference must not be kept beyond the job that the thread is running.
+    /// You must not keep the reference beyond the job that the thread is running, because the state
+    /// ends with the thread.
     #[inline]
     pub(crate) fn current<'a>() -> Option<&'a Self> {
         let current = CURRENT.with(Cell::get);
-        // SAFETY: validity: the pointer is set while the thread belongs to its pool, which is as
-        // long as it runs jobs. Aliasing: it is only shared.
+        // SAFETY: validity: the pointer is null, or it points to the state that `begin` created and
+        // `end` frees. A thread runs jobs only between these two. Aliasing: there are only shared
+        // references to the state.
         unsafe { current.as_ref() }
     }
 
-    /// Makes the calling thread a thread of the pool.
+    /// Makes the calling thread a thread of the pool. Calls the program's `start_handler`, unless
+    /// this is the thread of `use_current_thread`.
     pub(crate) fn begin(registry: Arc<Registry>, index: usize, deque: Worker<JobRef>) {
         let worker = Box::new(Self {
             registry: Arc::clone(&registry),
@@ -395,7 +411,8 @@ impl WorkerThread {
         }
     }
 
-    /// Ends what `begin` began, on the same thread.
+    /// Undoes [`begin`](Self::begin) before the calling thread ends. Calls the program's
+    /// `exit_handler` first.
     pub(crate) fn end() {
         let Some(worker) = Self::current() else {
             return;
@@ -404,7 +421,8 @@ impl WorkerThread {
             worker.registry.catch(|| exit(worker.index));
         }
         let own = CURRENT.with(|current| current.replace(ptr::null()));
-        // SAFETY: it comes from `Box::into_raw` in `begin`, and nobody else has it any more.
+        // SAFETY: the pointer comes from `Box::into_raw` in `begin`. We have just removed it from
+        // the thread-local variable, so nobody can use it any more.
         drop(unsafe { Box::from_raw(own.cast_mut()) });
     }
 
@@ -415,7 +433,8 @@ impl WorkerThread {
 
     /// Pushes a job that runs after the jobs that this thread has pushed here before.
     pub(crate) fn push_fifo(&self, job: JobRef) {
-        // SAFETY: a thread ends after its pool has run all jobs, and the queue ends with it.
+        // SAFETY: the queue lives as long as its thread, and a thread ends only after its pool has
+        // run all jobs, including the tickets.
         self.push(unsafe { self.fifo.push(job) });
     }
 
@@ -424,7 +443,8 @@ impl WorkerThread {
         !self.deque.is_empty()
     }
 
-    /// Runs a job of the queues. Calls `begin` before that. Returns whether there was one.
+    /// Runs one job, from the thread's own deque or from one of the other queues. Calls `begin`
+    /// before it runs the job. Returns whether there was a job.
     fn run_one(&self, begin: &mut dyn FnMut()) -> bool {
         let queues = &self.registry.queues;
         let job = self.deque.pop().or_else(|| queues.steal_for(self.index));
@@ -437,14 +457,15 @@ impl WorkerThread {
         found
     }
 
-    /// Runs a job of the thread's own deque. Returns whether there was one.
+    /// Runs one job of the thread's own deque. Returns whether there was a job.
     pub(crate) fn run_own(&self) -> bool {
         let job = self.deque.pop();
         // SAFETY: the deque returns each job once.
         job.map(|job| unsafe { job.run() }).is_some()
     }
 
-    /// Runs any work of the pool. Returns whether there was any.
+    /// Runs a piece of work of the pool, for example a job or a call that a broadcast has sent.
+    /// Returns whether there was any work.
     pub(crate) fn run_any(&self) -> bool {
         if !self.is_member() {
             return self.registry.pool.work_once();
@@ -455,27 +476,29 @@ impl WorkerThread {
         sent || self.run_one(&mut || ())
     }
 
-    /// Returns whether this is the thread that has created its pool.
+    /// Returns whether this is the thread that created the pool with `use_current_thread`. It is
+    /// not one of Creel's workers.
     fn is_member(&self) -> bool {
         self.index < self.registry.first()
     }
 
-    /// Blocks until `done` returns true, and runs any work of the pool in the meantime.
+    /// Blocks until `done` returns true, and runs work of the pool while it waits.
     pub(crate) fn work_until(&self, done: impl Fn() -> bool) {
         if !self.is_member() {
             return self.registry.pool.work_until(done);
         }
         while !done() {
             if !self.run_any() && !done() {
-                // Other threads unpark this one for each job that they push or send, and for the
-                // event that it waits for. The timeout is a precaution.
+                // Other threads unpark this thread for each job that they push or send, and for the
+                // event that it waits for. The timeout is only a precaution against a missed
+                // wake-up.
                 thread::park_timeout(Duration::from_millis(1));
             }
         }
     }
 
-    /// Runs both closures as [`crate::join_context`] does. `injected` says whether the join comes
-    /// from another thread.
+    /// Runs both closures as [`crate::join_context`] does. `injected` says whether the call of
+    /// `join` has moved to this thread from another one.
     #[inline]
     pub(crate) fn join<A, B: Send>(
         &self,
@@ -492,19 +515,20 @@ impl WorkerThread {
     }
 }
 
-/// Connects the threads of a Creel pool with their registry, which is created after the pool.
+/// Passes the registry to the threads of a Creel pool when they start. A thread cannot have it from
+/// the beginning, because we create the registry after the Creel pool.
 #[derive(Default)]
 pub(crate) struct Threads {
-    /// The registry and the deque of each thread that has not started.
+    /// For each thread that has not started, the registry and the thread's deque.
     starts: Mutex<Vec<Option<Start>>>,
 }
 
-/// What a thread needs to start.
+/// The registry and the deque, which a thread needs when it starts.
 type Start = (Arc<Registry>, Worker<JobRef>);
 
 impl Threads {
-    /// Sets the registry and the deques. The threads must start after this.
-    /// The first deque is that of thread `first`.
+    /// Sets the registry and the deques. Call it before the threads start. The first deque is that
+    /// of thread `first`.
     pub(crate) fn set(&self, registry: &Arc<Registry>, first: usize, deques: Vec<Worker<JobRef>>) {
         let start = |deque| Some((Arc::clone(registry), deque));
         let mut starts = lock(&self.starts);
@@ -520,7 +544,8 @@ impl Threads {
         }
     }
 
-    /// Forgets the threads from index `from` on, which will not start.
+    /// Drops the registry and the deques of the threads from index `from` on, because these threads
+    /// will not start.
     pub(crate) fn give_up(&self, from: usize) {
         let starts = lock(&self.starts).split_off(from);
         drop(starts);

@@ -1,4 +1,5 @@
-//! Scopes: jobs that borrow, and for which the scope waits.
+//! Scopes. The jobs of a scope may borrow from outside the scope, because the scope waits for all
+//! of its jobs before it returns.
 
 use crate::{
     broadcast::BroadcastContext,
@@ -20,10 +21,11 @@ pub struct Scope<'scope> {
     base: Base<'scope>,
 }
 
-/// A scope whose jobs a thread runs in the order in which the thread has spawned them.
+/// A scope in which each thread runs its own jobs in the order in which it has spawned them.
 pub struct ScopeFifo<'scope> {
     base: Base<'scope>,
-    /// The jobs of each thread of the pool.
+    /// For each thread of the pool, the jobs that it has spawned into this scope and that have not
+    /// run.
     fifos: Vec<Fifo>,
 }
 
@@ -33,18 +35,19 @@ struct Base<'scope> {
     registry: Arc<Registry>,
     /// Counts the jobs that are not done, and the scope's own closure.
     latch: Latch,
-    /// The first panic.
+    /// The payload of the first panic, which the scope resumes at its end.
     panic: Mutex<Option<Payload>>,
-    /// Makes the type invariant in the lifetime.
+    /// Makes the type invariant in `'scope`, so that the compiler cannot shorten or extend the
+    /// lifetime of the borrows.
     jobs: PhantomData<Box<Jobs<'scope>>>,
 }
 
-/// A scope, which its jobs share.
+/// A pointer to a scope, which the jobs of the scope share.
 struct Shared<T>(*const T);
 
 // SAFETY: scopes are `Sync`, and each job is done with its scope before the scope ends.
 unsafe impl<T: Sync> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: the reason is the same as for `Send`.
 unsafe impl<T: Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -67,7 +70,8 @@ impl<'scope> Base<'scope> {
         }
     }
 
-    /// Calls `f`, and keeps its panic.
+    /// Calls `f`, and catches its panic. Keeps the payload of the first panic for the end of the
+    /// scope.
     fn catch<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
         match catch(f) {
             Ok(result) => Some(result),
@@ -78,18 +82,21 @@ impl<'scope> Base<'scope> {
         }
     }
 
-    /// Runs a job of this scope. The scope may be gone when this returns.
+    /// Runs a job of this scope. The scope may be gone when this returns, so the function takes a
+    /// raw pointer.
     ///
     /// # Safety
     ///
-    /// The scope is alive and its latch counts the job.
+    /// The scope must be alive, and its latch must count the job.
     unsafe fn run(this: *const Self, f: impl FnOnce()) {
-        // SAFETY: the caller guarantees this. It is only shared.
+        // SAFETY: validity: the caller guarantees that the scope is alive. Aliasing: there are only
+        // shared references to the scope.
         let base = unsafe { &*this };
         base.catch(f);
-        // SAFETY: it is alive, and nothing is read.
+        // SAFETY: the scope is still alive, because its latch counts this job. This only computes
+        // an address.
         let latch = unsafe { &raw const (*this).latch };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that the latch counts this job.
         unsafe { Latch::done(latch) };
     }
 
@@ -107,7 +114,7 @@ impl<'scope> Base<'scope> {
         }
     }
 
-    /// Returns a job of this scope.
+    /// Turns a closure into a job of this scope, and adds it to the latch.
     fn job(&self, f: impl FnOnce() + Send + 'scope) -> JobRef {
         self.latch.add(1);
         let this = Shared::new(self);
@@ -115,8 +122,8 @@ impl<'scope> Base<'scope> {
             // SAFETY: the latch counts the job, so the scope is alive.
             unsafe { Base::run(this.get(), f) };
         };
-        // SAFETY: what the closure borrows outlives `'scope`, which ends after the latch is open.
-        // Panics are caught.
+        // SAFETY: everything that the closure borrows outlives `'scope`, and `'scope` ends only
+        // after the latch is open. The job does not unwind, because `Base::run` catches panics.
         unsafe { JobRef::boxed(run) }
     }
 
@@ -143,10 +150,11 @@ impl<'scope> Base<'scope> {
         let job = Arc::new(Job { f, scope });
         for index in 0..threads {
             let data = Arc::into_raw(Arc::clone(&job));
-            // SAFETY: the closure is `Send` and `Sync`, and what it borrows outlives `'scope`,
-            // which ends after the latch is open. Panics are caught.
+            // SAFETY: the closure is `Send` and `Sync`. Everything that it borrows outlives
+            // `'scope`, and `'scope` ends only after the latch is open. The job does not unwind,
+            // because `Base::run` catches panics.
             let job = unsafe { JobRef::new(data, run::<F>) };
-            // SAFETY: each job runs once.
+            // SAFETY: each thread runs its job only once.
             self.registry.send(index, move || unsafe { job.run() });
         }
     }

@@ -1,4 +1,4 @@
-//! Jobs that no thread waits for.
+//! Spawned jobs, which no thread waits for.
 
 use crate::{job::JobRef, registry::Registry};
 use std::sync::Arc;
@@ -42,7 +42,8 @@ pub(crate) fn spawn_fifo_in(registry: &Arc<Registry>, func: impl FnOnce() + Send
     }
 }
 
-/// Returns the closure as a job that keeps the pool's threads until it has run.
+/// Turns a closure into a job. The job counts as a user of the pool, so the threads of the pool do
+/// not end before it has run.
 fn job(registry: &Arc<Registry>, func: impl FnOnce() + Send + 'static) -> JobRef {
     registry.enter();
     let registry = Arc::clone(registry);

@@ -13,7 +13,8 @@ pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> thread::Result<R> {
     catch_unwind(AssertUnwindSafe(f))
 }
 
-/// Aborts the process when it is dropped. Forget it once the dangerous part is over.
+/// A guard that aborts the process with a message when it is dropped. Code that must not unwind
+/// creates it first, and forgets it after the last step that could panic.
 pub(crate) struct AbortOnDrop(pub(crate) &'static str);
 
 impl Drop for AbortOnDrop {

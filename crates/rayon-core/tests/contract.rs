@@ -1,4 +1,5 @@
-//! What rayon's programs rely on, and what differs most from Creel's own rules.
+//! Tests of the behaviour that programs on rayon rely on. We test most thoroughly where rayon's
+//! rules differ from Creel's own.
 
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 use std::{

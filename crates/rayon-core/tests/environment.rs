@@ -1,4 +1,5 @@
-//! The environment variable of rayon, in a process of its own.
+//! Tests of behaviour that concerns the whole process, such as the environment variable
+//! `RAYON_NUM_THREADS`. Each test therefore runs itself again in a process of its own.
 
 use std::{env, process::Command};
 

@@ -55,7 +55,7 @@ impl<T, C: Consumer<T>> ProducerCallback<T> for Drive<'_, C> {
         }
         let mut tree = Tree::new(pieces);
         tree.cut(self.len, pieces, producer, self.consumer);
-        // The leaves own the consumers now.
+        // From here on, the leaves own the consumers, so we do not use them directly any more.
         let each = |leaf: &mut Leaf<P, C, C::Result>| leaf.fold();
         match self.balance {
             None => self.pool.for_each(&mut tree.leaves, each),
@@ -111,7 +111,8 @@ impl<P: Producer, C: Consumer<P::Item>> Tree<P, C, C::Result, C::Reducer> {
 }
 
 impl<P: Producer, C: Consumer<P::Item>> Leaf<P, C, C::Result> {
-    /// Runs the piece.
+    /// Runs the piece, and keeps its result. Until then, the leaf is in the state `Running`, so
+    /// that a panic leaves it there.
     fn fold(&mut self) {
         if let Leaf::Ready(producer, consumer) = mem::replace(self, Leaf::Running) {
             *self = Leaf::Done(fold(producer, consumer));
@@ -119,7 +120,8 @@ impl<P: Producer, C: Consumer<P::Item>> Leaf<P, C, C::Result> {
     }
 }
 
-/// Passes all items to the consumer, unless it reports that it needs no more.
+/// Passes the items of a piece to its consumer and returns the consumer's result. If the consumer
+/// needs no more items, for example because another piece has found a match, passes none.
 fn fold<P: Producer, C: Consumer<P::Item>>(producer: P, consumer: C) -> C::Result {
     if consumer.full() {
         consumer.into_folder().complete()

@@ -170,7 +170,8 @@ impl<I: IndexedParallelIterator> ParallelIterator for OnPool<'_, I> {
         drive::drive(self, consumer)
     }
 
-    /// Returns the number of items. Each item goes to the consumer with its own index.
+    /// Returns the number of items. rayon uses it to collect into a vector in place, because each
+    /// item goes to the consumer with its own index.
     fn opt_len(&self) -> Option<usize> {
         Some(self.iterator.len())
     }

@@ -145,7 +145,8 @@ fn length_limits_of_pieces_are_honoured() {
     assert_eq!(pieces(items(), 2000, 4000, 4), [1000]);
 }
 
-/// Counts how many values of this type are alive.
+/// A value that counts how many values of its type are alive, so that a test can find values that
+/// were never dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>, usize);
 

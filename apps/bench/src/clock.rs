@@ -1,4 +1,5 @@
-//! CPU time: that of this process and of the machine, and from these the part that others used.
+//! Measures CPU time: that of this process, and that of the whole machine. The difference shows how
+//! much other programs have disturbed a run.
 
 use std::fs;
 
@@ -30,7 +31,7 @@ impl Disturbance {
         self.others + self.stolen
     }
 
-    /// Returns the larger disturbance of two parts of a run.
+    /// Returns the larger one of two disturbances, for a run that was measured in several parts.
     pub fn or_worse(self, other: Self) -> Self {
         if other.share() > self.share() {
             other
@@ -56,13 +57,13 @@ impl Disturbance {
     }
 }
 
-/// Measures the disturbance from its start on.
+/// Measures how much other programs and the host disturb a run, from [`start`](Self::start) on.
 pub struct DisturbanceMeter {
     begin: Option<(Machine, f64)>,
 }
 
 impl DisturbanceMeter {
-    /// Starts to measure.
+    /// Starts to measure, at the present CPU times.
     pub fn start() -> Self {
         DisturbanceMeter {
             begin: Machine::now().zip(own_ticks()),

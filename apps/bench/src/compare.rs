@@ -32,23 +32,25 @@ const OWN_SHARE_MIN: f64 = 0.5;
 /// addition to the error of their samples. The reason is that each process gets other memory pages.
 const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 
-/// We print how many comparisons would detect a change by this factor.
+/// A change that every useful comparison should detect. We print how many of the comparisons would
+/// detect a change by this factor, so that you see how sensitive the whole comparison is.
 const DETECTABLE_FACTOR: f64 = 2.0;
 
 /// The differences of two reports.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// The conditions that must match and do not, one per line.
+    /// The conditions that differ although they must match, one per line. For example, both runs
+    /// must be from the same processor.
     pub mismatches: Vec<String>,
-    /// The conditions that may differ and do.
+    /// The conditions that differ, but may differ.
     pub notes: Vec<String>,
     /// The number of ratios that were compared.
     pub compared: usize,
     /// The number of comparisons that would have detected a change by [`DETECTABLE_FACTOR`].
     pub detectable: usize,
-    /// The differences, the worst first.
+    /// The subjects that became faster or slower, the worst first.
     pub differences: Vec<Difference>,
-    /// The subjects whose ratio changed because the baseline moved.
+    /// The subjects whose ratio changed only because their baseline became faster or slower.
     pub baseline_moved: Vec<String>,
 }
 
@@ -66,7 +68,7 @@ pub struct Difference {
     pub better: f64,
 }
 
-/// How much better a subject became.
+/// The change of a subject between two reports.
 struct Change<'a> {
     /// The change relative to the baseline.
     ratio: Estimate,
@@ -76,11 +78,11 @@ struct Change<'a> {
     baseline: &'a str,
 }
 
-/// A change that may turn out to be a difference.
+/// A change of which we do not know yet whether it is a difference or noise.
 struct Candidate {
     difference: Difference,
     change: Estimate,
-    /// Whether the subject changed, and not only the baseline.
+    /// Whether the subject itself changed, and not only its baseline.
     own: bool,
     /// The noise of both runs and the noise between them.
     floors: [f64; 3],
@@ -165,7 +167,8 @@ impl Change<'_> {
     }
 }
 
-/// Returns the change of one of Creel's subjects, or `None` if one of the reports lacks it.
+/// Returns the change of one of Creel's subjects. Returns `None` if the subject is not one of
+/// Creel's, or if one of the reports lacks it or its baseline.
 fn change<'a>(
     old: &CaseView,
     case: &CaseView<'a>,
@@ -217,7 +220,8 @@ fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> 
     new.subjects.iter().filter_map(candidate).collect()
 }
 
-/// Returns the conditions that must match before we compare two sections, and do not.
+/// Returns the conditions that differ between two sections although they must match before we
+/// compare the sections.
 pub fn mismatches(old: &Section, new: &Section) -> Vec<String> {
     let (before, now) = (&old.host, &new.host);
     let pace = |section: &Section| if section.quick { "quick" } else { "full" };
@@ -284,8 +288,8 @@ impl Comparison {
         }
     }
 
-    /// Notes the subjects that the old case could be compared with, but that are missing in the new
-    /// case or have no usable samples there.
+    /// Adds a note for each subject of the old case that has no counterpart in the new case, or
+    /// whose counterpart has no usable samples.
     fn note_missing(&mut self, all: &[Candidate], there: &[Candidate]) {
         let what = |candidate: &Candidate| candidate.difference.what.clone();
         let there: Vec<String> = there.iter().map(what).collect();
@@ -294,7 +298,7 @@ impl Comparison {
         self.notes.extend(note_missing);
     }
 
-    /// Decides which candidates are differences.
+    /// Decides which candidates are differences, by Holm's rule (see the head of this file).
     fn classify(&mut self, mut candidates: Vec<Candidate>) {
         let all = candidates.len();
         self.compared = all;

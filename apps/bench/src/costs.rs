@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::harness::Metric;
 
-/// The costs, in the order of the values of [`Costs`].
+/// The names and units of the costs, in the order of the values of [`Costs`].
 pub const METRICS: [Metric; 5] = [
     Metric {
         name: "user",
@@ -35,7 +35,7 @@ pub const METRICS: [Metric; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs(pub [f64; 5]);
 
-/// Measures the costs from its start on.
+/// Measures the costs of a sample, from [`start`](Self::start) to [`stop`](Self::stop).
 pub struct Meter {
     begin: Instant,
     used: [f64; 4],
@@ -43,9 +43,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Starts to measure.
+    /// Starts to measure, and resets the peak of the memory if the kernel allows that.
     pub fn start() -> Self {
-        // This resets the peak. If the kernel refuses it, the memory is unknown.
+        // Writing 5 resets the peak of the resident memory, see proc(5). If the kernel refuses it,
+        // the memory of the sample is unknown.
         let reset = std::fs::write("/proc/self/clear_refs", "5");
         let rss = crate::memory::rss_bytes();
         Meter {
@@ -60,7 +61,8 @@ impl Meter {
         let seconds = self.begin.elapsed().as_secs_f64();
         let peak = crate::memory::peak_rss_bytes();
         let now = used();
-        // Unlike `max`, `clamp` keeps a NaN.
+        // We use `clamp`, because it keeps a NaN, which stands for an unknown cost. `max` would
+        // turn it into 0.
         let more = |now: f64, before: f64| (now - before).clamp(0.0, f64::INFINITY);
         let rate = |index: usize| more(now[index], self.used[index]) / seconds;
         Costs([rate(0), rate(1), rate(2), rate(3), more(peak, self.rss)])

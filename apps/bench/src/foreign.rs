@@ -1,4 +1,5 @@
-//! Programs in other languages. Each is built once, if its compiler is installed.
+//! Builds and starts programs in other languages, which are peers in some cases. Each program is
+//! built once, if its compiler is installed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,8 @@ use std::sync::Mutex;
 
 use crate::host::is_installed;
 
-/// A program of one file. In its command lines, we replace the words SOURCE, PROGRAM and WORKERS.
+/// A program that consists of one file. In its command lines, we replace the words SOURCE, PROGRAM
+/// and WORKERS by the source file, the built program and the number of workers.
 pub struct Foreign {
     /// The name of the file, which must be unique.
     pub file: &'static str,
@@ -21,7 +23,8 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Returns whether the compiler is installed. Its version may be too old.
+    /// Returns whether the compiler is installed. The build can still fail, for example because the
+    /// compiler is too old.
     pub fn has_compiler(&self) -> bool {
         is_installed(self.build[0])
     }

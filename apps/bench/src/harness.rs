@@ -34,7 +34,7 @@ impl Plan {
         self.warm_up + self.sample + self.overhead
     }
 
-    /// Returns the mean time in ns of calls without a pause.
+    /// Makes calls without a pause between them, and returns the mean time of a call in ns.
     pub fn time(&self, mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(&mut call);
         let repeats = repeats();
@@ -45,7 +45,8 @@ impl Plan {
         nanoseconds(start.elapsed()) / calls as f64
     }
 
-    /// Returns the mean time of a call in ns. Before each call, `between` runs and is not counted.
+    /// Returns the mean time of a call in ns. Before each call, runs `between`, whose time does not
+    /// count.
     pub fn time_with_setup(&self, mut between: impl FnMut(), mut call: impl FnMut()) -> f64 {
         let calls = self.calls_in_sample(|| {
             between();
@@ -61,7 +62,8 @@ impl Plan {
         nanoseconds(total) / calls as f64
     }
 
-    /// Warms up, and returns the number of calls that fill a sample, which is at least one.
+    /// Makes calls until the warm-up is over. From their speed, returns the number of calls that
+    /// fill a sample, which is at least one.
     fn calls_in_sample(&self, mut call: impl FnMut()) -> u64 {
         let start = Instant::now();
         let mut calls = 0u64;
@@ -90,10 +92,11 @@ fn nanoseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e9
 }
 
-/// The name of the subject that runs the work in an ordinary loop.
+/// The name of the subject that runs the work in an ordinary loop, on one thread and without any
+/// library.
 pub const ONE_THREAD: &str = "one thread";
 
-/// The meaning of one of a sample's values.
+/// The meaning of one value of a sample: its name and its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metric {
     /// The name as printed, for example "time", "speed" or "peak memory".
@@ -106,10 +109,10 @@ pub struct Metric {
 /// case.
 type Sample = Box<dyn FnMut(&Plan) -> anyhow::Result<Vec<f64>>>;
 
-/// Takes one sample. See [`Subject::within`].
+/// A function that takes one sample, which [`Subject::within`] passes to its caller's closure.
 type Taken<'a> = &'a mut dyn FnMut() -> anyhow::Result<Vec<f64>>;
 
-/// Something that is measured: a pool with its settings, or a peer.
+/// A subject, which is one row of a table: a pool with its settings, or a peer.
 pub struct Subject {
     pub(crate) name: String,
     pub(crate) sample: Sample,
@@ -159,14 +162,15 @@ impl Subject {
     }
 }
 
-/// Subjects that do the same work. The first one is the recommended one.
+/// A case, which is a group of subjects that do the same work and are compared with each other. The
+/// first subject has the settings that we recommend.
 pub struct Case {
     /// The name as in the schema, for example "hot" or "jobs 2".
     pub name: String,
     /// The metrics. The first one is the time or the speed.
     pub metrics: Vec<Metric>,
-    /// Whether ratios of the first metric mean something. If so, each subject is compared with the
-    /// first subject and with `one thread`.
+    /// Whether it makes sense to divide the first metrics of two subjects. If so, each subject is
+    /// compared with the first subject and with `one thread`.
     pub compared: bool,
     /// The length of a sample.
     pub plan: Plan,
@@ -177,7 +181,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Drops the subjects whose names do not pass.
+    /// Drops the subjects for whose names `pass` returns false.
     pub fn retain_subjects(&mut self, pass: impl Fn(&str) -> bool) {
         self.subjects.retain(|subject| pass(&subject.name));
     }

@@ -1,5 +1,6 @@
-//! Threads like those of other programs on the same machine: one that spins on one PU, and some
-//! that compute and sleep in turn, like compilers.
+//! Imitates other programs on the same machine, because users rarely have a machine for themselves.
+//! A *hog* is a thread that spins on one PU. *Neighbours* are threads that compute and sleep in
+//! turn, like compilers.
 
 use std::hint::spin_loop;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ struct Hog {
 }
 
 impl Hog {
-    /// Starts a thread on the last PU of the caller's mask, and returns when it spins.
+    /// Starts a thread on the last PU of the caller's affinity mask. Returns when the thread is on
+    /// that PU.
     fn start() -> anyhow::Result<Self> {
         let last = affinity::current()?.last().unwrap_or(0);
         let stop = Arc::new(AtomicBool::new(false));
@@ -62,7 +64,8 @@ struct Neighbours {
 /// for its own threads about as often.
 const COMPUTES: Duration = Duration::from_millis(4);
 const SLEEPS: Duration = Duration::from_millis(1);
-/// The time before a sample, so that the averages of the kernel show the neighbours.
+/// The time that the neighbours run before a sample begins. The kernel's averages of the load then
+/// already include them.
 const SETTLES: Duration = Duration::from_millis(200);
 
 impl Neighbours {
@@ -100,7 +103,7 @@ impl Drop for Neighbours {
     }
 }
 
-/// Returns the subject with neighbours that run next to each of its samples.
+/// Returns the subject with `count` neighbours, which run during each of its samples.
 pub fn with_neighbours(subject: Subject, count: usize) -> Subject {
     subject.within(move |sample| {
         let _neighbours = Neighbours::start(count)?;
@@ -108,7 +111,7 @@ pub fn with_neighbours(subject: Subject, count: usize) -> Subject {
     })
 }
 
-/// Returns the subject with a hog that runs next to each of its samples.
+/// Returns the subject with a hog, which runs during each of its samples.
 pub fn with_hog(subject: Subject) -> Subject {
     subject.within(|sample| {
         let _hog = Hog::start()?;

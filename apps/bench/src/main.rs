@@ -205,7 +205,7 @@ mod tests {
             documented::Documents {
                 manifest: env!("CARGO_MANIFEST_DIR"),
                 own: &["docs/benchmarks.md"],
-                // Of cargo, and of `creel run`.
+                // The page also mentions these flags, which belong to cargo and to `creel run`.
                 foreign: &["--features", "--gc"],
             },
         );

@@ -7,7 +7,7 @@ use creel_console::quota::Quota;
 
 use crate::harness::Subject;
 
-/// Keeps this process in a control group with a quota until it is dropped.
+/// A guard that keeps this process in a control group with a quota until it is dropped.
 struct Within(Quota);
 
 impl Within {
@@ -20,7 +20,8 @@ impl Within {
 
 impl Drop for Within {
     fn drop(&mut self) {
-        // If the process could leave, the group is removed when the quota is dropped.
+        // Dropping the quota removes the group, if the process could leave it. We ignore an error
+        // here, because there is nothing that we could do about it.
         let _ = self.0.leave();
     }
 }
@@ -30,7 +31,7 @@ pub fn can_be_set() -> bool {
     Within::enter(1.0).is_ok()
 }
 
-/// Returns the subject with each of its samples under a quota of `cores`.
+/// Returns the subject with a quota of `cores` cores, under which each of its samples runs.
 pub fn within(subject: Subject, cores: f64) -> Subject {
     subject.within(move |sample| {
         let _quota = Within::enter(cores)?;

@@ -28,7 +28,7 @@ const PAGE: &str = "docs/benchmarks.md";
 /// The plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
-/// As a name of a peer: the best subject that is not one of Creel's.
+/// A peer with this name stands for the best subject of the case that is not one of Creel's.
 const BEST: &str = "*";
 
 /// Beginnings of the names of subjects that the README does not compare with.
@@ -51,7 +51,8 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
     .better{fill:#4ba3e3;stroke:#4ba3e3}.worse{fill:#d6963a;stroke:#d6963a}\
     .alike{fill:#8b94a1;stroke:#8b94a1}}";
 
-/// A row of the full table, and perhaps of the README's table.
+/// The description of a row: where in the record its figures are, and its labels in the full table
+/// and in the README.
 struct Shown {
     workload: &'static str,
     /// The name of the case. `{n}` stands for the number of workers.
@@ -168,7 +169,7 @@ const SHOWN: &[Shown] = &[
     },
 ];
 
-/// A row of the full table, filled in.
+/// A row of the full table with its figures from the record.
 struct Line {
     about: &'static str,
     command: String,
@@ -178,17 +179,17 @@ struct Line {
     in_readme: Option<(&'static str, String)>,
 }
 
-/// A subject that Creel is compared with.
+/// A peer in a row of the table, with its ratio to Creel.
 struct Peer {
     name: String,
     figure: String,
     /// How many times better Creel is.
     better: Estimate,
-    /// Whether that is a difference.
+    /// The verdict on this ratio: whether Creel is faster, slower or neither.
     verdict: Verdict,
 }
 
-/// A generated file.
+/// A file with a generated part, and the text that the file should have.
 struct Generated {
     path: PathBuf,
     text: String,
@@ -385,7 +386,8 @@ fn figure(subject: &SubjectView) -> String {
     }
 }
 
-/// Returns a word of a command in quotes, if the shell needs them.
+/// Returns a word of a command line. Puts it into double quotes if it contains a space, because the
+/// shell would otherwise split it.
 pub fn quoted(name: &str) -> String {
     if name.contains(' ') {
         format!("\"{name}\"")
@@ -522,7 +524,7 @@ fn plot(lines: &[Line]) -> String {
     ) in dots.iter().enumerate()
     {
         let y = TOP + ROW * (index as f64 + 0.5);
-        // The line shows the 95 % interval.
+        // A horizontal line shows the 95 % interval, and a dot shows the ratio itself.
         let (x, (from, to)) = (across(better.factor()), better.interval());
         let class = match verdict {
             Verdict::More => "better",

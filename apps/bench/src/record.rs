@@ -50,7 +50,8 @@ pub fn write(
     Ok(folder)
 }
 
-/// Returns the record's page: the machine, the commit, the versions and the command.
+/// Returns the text of the record's page. It has everything that you need to repeat the run: the
+/// machine, the commit, the versions and the command.
 fn about(report: &Report) -> String {
     let mut out = String::new();
     let Some(section) = report.sections.first() else {

@@ -61,10 +61,10 @@ pub struct ExtraTime {
 }
 
 impl ExtraTime {
-    /// The share of the planned rounds' time.
+    /// The time for extra samples as a share of the time that the planned rounds have taken.
     pub const SHARE: f64 = 0.25;
 
-    /// Creates an empty budget.
+    /// Creates a budget that has no time yet.
     pub fn new() -> Self {
         ExtraTime {
             used: 0.0,
@@ -72,12 +72,13 @@ impl ExtraTime {
         }
     }
 
-    /// Adds the share of planned rounds that took this many seconds.
+    /// Adds time to the budget after planned rounds that took `seconds`.
     fn grant(&mut self, seconds: f64) {
         self.granted += Self::SHARE * seconds;
     }
 
-    /// Spends time and returns true if some time is left. The last spender may exceed the budget.
+    /// Takes `seconds` from the budget and returns true, if some time is left. The last call that
+    /// succeeds may exceed the budget.
     fn spend(&mut self, seconds: f64) -> bool {
         let is_left = self.used < self.granted;
         if is_left {
@@ -125,8 +126,8 @@ impl Case {
             let meter = costs::Meter::start();
             let taken = (subject.sample)(&self.plan);
             if taken.is_err() {
-                // Ctrl+C also interrupts the processes of a subject, so report the interrupt and
-                // not their failure.
+                // Ctrl+C also interrupts the processes of a subject. We check for the interrupt
+                // first, because it is the reason for their failure.
                 interrupt.check()?;
             }
             let values =

@@ -19,7 +19,7 @@ use crate::{Cli, compare, hog, readme, record, sweep};
 /// The report that a run of all workloads writes if the command line names no other.
 const REPORT: &str = "creel-report.html";
 
-/// Workloads, each with the cases to measure.
+/// The workloads that the user has chosen, each with the cases to measure.
 type Chosen = Vec<(&'static Workload, Vec<Case>)>;
 
 /// The values of a sweep, each with a workload's cases at that value.

@@ -31,7 +31,7 @@ pub enum Load {
 }
 
 impl Load {
-    /// Returns the name on the command line.
+    /// Returns the name of the load as on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Load::Idle => "idle",
@@ -65,13 +65,14 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Returns the number of rounds of a case: the user's, or `usual`, or at most three if quick.
+    /// Returns the number of rounds of a case. It is the number that the user has set. Otherwise it
+    /// is `usual`, or at most three in a quick run.
     pub fn rounds(&self, usual: usize) -> usize {
         self.runs
             .unwrap_or(if self.quick { usual.min(3) } else { usual })
     }
 
-    /// Returns a plan with these times in milliseconds, or with a fifth of them if quick.
+    /// Returns a plan with these times in milliseconds. In a quick run, it has a fifth of them.
     pub fn plan(&self, warm_up_ms: u64, sample_ms: u64) -> Plan {
         let share = if self.quick { 5 } else { 1 };
         Plan {

@@ -16,7 +16,7 @@ pub struct Values {
     pub values: Vec<String>,
 }
 
-/// The largest number of values of one setting.
+/// The largest number of values of one setting. A longer list is probably a typing error.
 const VALUES_MAX: usize = 64;
 
 const EXPECTED: &str = "expected KEY=VALUES, for example workers=1..4";
@@ -149,7 +149,8 @@ fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
     let Some(head) = name.strip_suffix(" workers") else {
         return Some(format!("{name}, {key} {value}"));
     };
-    // The name contains the number of workers already.
+    // The name already ends with the subject's number of workers. We write this number in the form
+    // of the sweep, and leave out subjects that have another number than `value`.
     let (head, own) = head.rsplit_once(' ')?;
     (own == value.to_string()).then(|| format!("{head}, {key} {value}"))
 }

@@ -100,7 +100,8 @@ fn reports_are_written_in_every_format_and_compared() {
     let text = |file: &str| std::fs::read_to_string(file).unwrap();
     assert!(text(&html).starts_with("<!doctype html>") && text(&html).contains("creel ["));
     assert!(text(&md).contains("## loops"));
-    // A report does not differ from itself, whatever the noise of the run was.
+    // We compare the report with itself. There must be no difference, no matter how noisy the run
+    // was.
     let output = bench(&[
         "--from",
         &json,
@@ -240,8 +241,8 @@ fn an_interrupted_run_keeps_what_it_has_measured() {
         assert!(code == Some(130) || !is_cut, "{code:?}");
         is_cut.then_some(first)
     };
-    // If the OS stops this test for a while, the program may complete the second case. Try again
-    // then.
+    // If the OS stops this test for a while, the program may complete the second case before the
+    // interrupt. In this case, we try again.
     let first = (0..10).find_map(cut);
     let first = first.expect("the program completed both cases in all attempts");
     let read = || -> Vec<serde_json::Value> {

@@ -29,9 +29,9 @@ struct Question {
     worse: &'static str,
 }
 
-/// As the name of a subject: the best one that is not one of Creel's.
+/// A subject with this name stands for the best subject of the case that is not one of Creel's.
 const BEST_PEER: &str = "";
-/// As the name of a case: every case of the workload that has at least two subjects.
+/// A case with this name stands for every case of the workload that has at least two subjects.
 const EACH_CASE: &str = "";
 
 const QUESTIONS: &[Question] = &[
@@ -172,7 +172,7 @@ const QUESTIONS: &[Question] = &[
     },
 ];
 
-/// Describes the run: its machine, its conditions and its noise.
+/// Returns sentences that describe the run: its machine, its conditions and its noise.
 pub fn about(report: &Report) -> Vec<String> {
     let Some(first) = report.sections.first() else {
         return Vec::new();
@@ -279,9 +279,10 @@ impl Question {
     }
 }
 
-/// Formats a factor, with its interval if that is wide.
+/// Formats a factor. Adds its interval only if the interval is wide, because a narrow one would
+/// only make the sentence longer.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
-    /// We print an interval that reaches a tenth or more to either side.
+    /// The factor from which on we call an interval wide, which is a tenth to either side.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
         let (from, to) = (x / half_width.exp(), x * half_width.exp());

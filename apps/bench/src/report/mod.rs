@@ -71,7 +71,8 @@ mod workload_name {
     }
 }
 
-/// The field of a line of JSON that we read first.
+/// The version of a line of JSON. We read it first, because a line of another version may have
+/// other fields.
 #[derive(Deserialize)]
 struct Version {
     schema: u32,
@@ -236,10 +237,11 @@ impl Report {
     }
 }
 
-/// Says why a line of a file is not a section of a report.
+/// Returns an error message that says why a line of a file is not a section of a report.
 fn not_a_report(error: &serde_json::Error, line: usize) -> String {
     let text = error.to_string();
-    // serde_json appends the place, counted from the begin of this line.
+    // serde_json appends the position to its message. We remove it, because it counts from the
+    // beginning of this line and not of the file.
     let problem = match text.rsplit_once(" at line ") {
         _ if !error.is_data() => "expected JSON",
         Some((problem, _)) => problem,

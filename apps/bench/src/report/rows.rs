@@ -36,10 +36,12 @@ pub struct Row {
     /// The 95 % interval of the centre of a ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval: Option<[f64; 2]>,
-    /// Whether a ratio is a difference.
+    /// The verdict on a ratio: whether it is a difference or noise. Rows without a ratio have no
+    /// verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// The values of the first metric by round. Other metrics have none.
+    /// The values of the first metric, one per round. They are needed to compare two reports. Rows
+    /// of other metrics have none.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",
@@ -148,8 +150,8 @@ fn geometric_mean(summary: Summary) -> f64 {
     summary.geometric_mean.unwrap_or(no_mean)
 }
 
-/// Adds the interval and the verdict to the row of a ratio. There is no verdict without a floor,
-/// which is the case for a subject divided by itself.
+/// Adds the interval and the verdict to the row of a ratio. Without a `floor`, there is no verdict,
+/// for example because the subject is divided by itself.
 fn judged(row: Row, estimate: Option<Estimate>, floor: Option<f64>) -> Row {
     let sure = estimate.filter(|estimate| estimate.half_width.is_finite());
     Row {

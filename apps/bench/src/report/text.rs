@@ -152,7 +152,7 @@ pub fn verdict(case: &CaseView, subject: &SubjectView) -> String {
     format!("{word} {than}")
 }
 
-/// Returns the verdict without the subject that it compares with.
+/// Returns the verdict alone, for example `faster`.
 fn word(case: &CaseView, subject: &SubjectView) -> &'static str {
     let first = case.recommended_for(subject);
     let other = match first {

@@ -16,7 +16,8 @@ pub struct CaseView<'a> {
     pub name: &'a str,
     /// The subjects, the recommended one first.
     pub subjects: Vec<SubjectView<'a>>,
-    /// How far noise alone moves a ratio from one, as a logarithm, if it is known.
+    /// The noise floor of the case: how far noise alone moves a ratio from one, as a logarithm. It
+    /// is `None` without an A/A control.
     pub floor: Option<f64>,
     /// Whether the case has ratios.
     pub is_compared: bool,

@@ -13,7 +13,7 @@ use crate::report::view::{CaseView, SubjectView, is_more_better};
 /// bars would be too short to compare.
 const CUT: f64 = 5.0;
 
-/// Adds the bars of a case, if it has subjects.
+/// Adds the bars of a case to the page, unless the case has no subjects.
 pub fn figure(out: &mut String, case: &CaseView) {
     let Some(first) = case.recommended() else {
         return;

@@ -237,7 +237,7 @@ doubt have twice as many samples.</p>\n\
 <p>Do not compare the times of two runs by eye. <code>creel-bench --compare OLD.json</code> checks \
 whether the two machines match, and then compares ratios.</p>\n</section>\n";
 
-/// Adds escaped text between two tags.
+/// Adds `text` between two tags, and escapes the characters of `text` that have a meaning in HTML.
 fn put(out: &mut String, before: &str, text: &str, after: &str) {
     out.push_str(before);
     out.push_str(&escaped(text));
@@ -252,7 +252,8 @@ fn escaped(text: &str) -> String {
             '<' => out += "&lt;",
             '>' => out += "&gt;",
             '"' => out += "&quot;",
-            // Code has several lines.
+            // We keep line breaks, because a block of code has several lines. We replace other
+            // control characters, because HTML does not allow most of them.
             c if c.is_control() && c != '\n' => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -283,7 +284,7 @@ mod tests {
         ] {
             assert!(!page.contains(absent), "{absent}");
         }
-        // Nothing is loaded from the name of the SVG namespace.
+        // The name of the SVG namespace looks like an address, but browsers load nothing from it.
         let others = page.replace("http://www.w3.org/2000/svg", "");
         assert!(!others.contains("http"));
         assert!(page.contains("&lt;b&gt;X &amp; Y&lt;/b&gt;"));

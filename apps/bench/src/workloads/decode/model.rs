@@ -17,7 +17,7 @@ const LANES: usize = 16;
 pub enum Format {
     /// A float of four bytes.
     F32,
-    /// A byte, which is multiplied by a scale.
+    /// A byte, which is multiplied by a scale to get the weight.
     Q8,
 }
 
@@ -64,7 +64,7 @@ pub struct Model {
     products: Vec<Matrix>,
 }
 
-/// The vector that goes into a product.
+/// The vector that goes into a product, as floats and rounded to bytes.
 #[derive(Clone, Default)]
 pub struct Input {
     exact: Vec<f32>,
@@ -141,7 +141,8 @@ impl Input {
         let scale = squares.sqrt().max(1e-20).recip();
         self.exact.clear();
         self.exact.extend(numbers.iter().map(|x| x * scale));
-        // A byte holds up to four times the root mean square.
+        // We choose the scale so that a byte can hold numbers up to four times the root mean
+        // square. Larger numbers are rare.
         self.scale = 4.0 / 127.0;
         let rounded = self.exact.iter().map(|x| (x / self.scale) as i8);
         self.rounded.clear();

@@ -1,4 +1,5 @@
-//! Peers that are built only with the feature `peers`. They are pools that are made for such loops.
+//! Peers that exist only if `creel-bench` is built with the feature `peers`. They are pools that
+//! were designed for loops of a few microseconds.
 
 use std::num::NonZero;
 
@@ -10,7 +11,7 @@ use super::model::{Input, Matrix, Model};
 use super::subjects::Decoder;
 use crate::harness::Plan;
 
-/// The rows of a thread: the index of the first row, and the results.
+/// The share of a thread in a product: the index of its first row, and its results.
 type Share = (usize, Vec<f32>);
 
 /// Measures fork_union with one share per thread. Its threads spin between the products.

@@ -12,12 +12,13 @@ use super::model::{Input, Matrix, Model};
 use crate::harness::{ONE_THREAD, Plan, Subject};
 use crate::workloads::loops::{floor::in_lockstep, work::burnt_after};
 
-/// The rhythm of the tokens. It determines the result.
+/// The rhythm in which tokens are computed. It also determines which result we measure.
 #[derive(Clone, Copy)]
 pub enum Rhythm {
     /// Tokens without a pause. The result is the number of tokens per second.
     Steady,
-    /// The result is the number of cores that are busy from 100 ms after the last token on.
+    /// Tokens during the warm-up, and then none. The result is the number of cores that are busy
+    /// from 100 ms after the last token on.
     Idle,
 }
 
@@ -166,7 +167,7 @@ fn rayon_inside(plan: &Plan, mut decoder: Decoder, workers: usize) -> anyhow::Re
     }))
 }
 
-/// A thread's share of a product.
+/// A thread's share of a product, with an input and an output of its own.
 #[derive(Default)]
 struct Share {
     matrix: Option<Matrix>,

@@ -123,7 +123,8 @@ where
     })
 }
 
-/// The CPUs of a thread, until it is pinned, and its share of the items.
+/// The state of a thread: its CPUs, which it takes when it pins itself in its first call, and its
+/// share of the items.
 type Side = (Option<CpuSet>, Vec<u64>);
 
 /// Returns a pool whose threads spin between two calls. Each thread, including the caller, has one
@@ -138,12 +139,13 @@ where
         let sides: Vec<Side> = worker_cpus.iter().cloned().zip(shares).collect();
         let side = |(mask, share): &mut Side| {
             if let Some(mask) = mask.take() {
-                // If the system refuses, the thread runs unpinned.
+                // We ignore an error, because a thread that cannot be pinned still runs its share.
                 let _ = affinity::set(&mask);
             }
             share.iter_mut().for_each(&work.each);
         };
-        // Run on a separate thread, so that the affinity mask of the caller does not change.
+        // The calling thread is one of the pinned threads. We therefore call from a new thread, so
+        // that the mask of the bench itself does not change.
         thread::scope(|scope| {
             let run = || in_lockstep(sides, side, |call| work.measure(plan, call));
             let value = scope.spawn(run).join();

@@ -1,8 +1,9 @@
 //! The floor: the least time that threads need for a loop.
 //!
 //! Each thread owns a share of the items, and spins on a counter of the other thread. There is no
-//! queue and no sleep, panics are not caught, and no other work can run. The threads would spin
-//! forever. A pool that can run more than one loop cannot be faster.
+//! queue and no sleep, panics are not caught, and no other work can run. Between two calls, the
+//! threads spin without a limit. A pool that can run more than one loop has to do more, so it
+//! cannot be faster.
 
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,8 +18,8 @@ use crate::harness::Subject;
 pub struct Epoch(AtomicU64);
 
 impl Epoch {
-    /// Sets the epoch. Everything that this thread wrote before is visible to the other thread
-    /// after [`Epoch::wait_for`].
+    /// Sets the epoch. The other thread then sees everything that this thread wrote before, as soon
+    /// as its [`Epoch::wait_for`] returns.
     pub fn set(&self, epoch: u64) {
         self.0.store(epoch, Ordering::Release);
     }
@@ -45,7 +46,7 @@ impl Epoch {
 /// The epoch that ends the other threads.
 const END: u64 = u64::MAX;
 
-/// Passes a closure to `measure` that runs `side` on all sides at the same time.
+/// Calls `measure` with a closure that runs `side` on all `sides` at the same time.
 ///
 /// The first side runs on the caller's thread. Each other side has a thread of its own, which spins
 /// until the next call.

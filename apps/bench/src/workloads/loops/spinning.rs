@@ -1,4 +1,5 @@
-//! Peers that are built only with the feature `peers`. They are pools that are made for such loops.
+//! Peers that exist only if `creel-bench` is built with the feature `peers`. They are pools that
+//! were designed for loops of a few microseconds.
 
 use std::num::NonZero;
 

@@ -79,8 +79,8 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Divides the CPU time by the number of passes. `bytes` is the peak of the memory. It is not a
-    /// number if it is unknown.
+    /// Creates the costs of one pass from the CPU time of all passes. `bytes` is the peak of the
+    /// memory, or NaN if the system does not report it.
     pub fn of(used: Used, passes: f64, bytes: f64) -> Self {
         Pass {
             user_ms: used.0 / passes,
@@ -105,10 +105,11 @@ impl Pass {
 /// Measures a chain of `tasks` tasks on a running runtime. The CPU time includes the passes of the
 /// warm-up.
 pub fn sampled(plan: &Plan, tasks: u64, mut pass: impl FnMut()) -> Vec<f64> {
-    // This resets the peak. If the kernel refuses it, the memory is unknown.
+    // Writing 5 resets the peak of the resident memory, see proc(5). If the kernel refuses it, the
+    // memory of the chain is unknown.
     let reset = std::fs::write("/proc/self/clear_refs", "5");
     let rss = reset.map_or(f64::NAN, |()| memory::rss_bytes());
-    // Relaxed is enough, because only one thread counts.
+    // Relaxed is enough, because only this thread accesses the counter.
     let passes = AtomicU64::new(0);
     let before = Used::here();
     let ns = plan.time(|| {

@@ -10,21 +10,23 @@ use crate::harness::Plan;
 /// The work that a case measures.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
-    /// A chain with this many tasks, which each pass spawns. The result is the time of a pass.
+    /// Spawns a chain with this number of tasks and passes a message through it. The result is the
+    /// time of a pass, including the spawns.
     Chain(u64),
-    /// A chain of this many waiting tasks. The result is the time of a hop.
+    /// Passes a message through a chain of this number of tasks, which already wait. The result is
+    /// the time of a hop from one task to the next.
     Hop(u64),
-    /// Spawning a task and awaiting it.
+    /// Spawns a task and awaits it. The result is the time of both.
     SpawnJoin,
-    /// Two tasks and two channels. The result is the time of a round trip.
+    /// Sends a message between two tasks over two channels. The result is the time of a round trip.
     PingPong,
-    /// Two tasks that yield to each other.
+    /// Lets two tasks yield to each other. The result is the time of a yield.
     Yield,
-    /// This many tasks with this much work each, which one task spawns. The result is the time per
-    /// task.
+    /// Lets one task spawn this number of tasks, each of which computes for this time. The result
+    /// is the time per task.
     FanOut(u64, Duration),
-    /// Eight tasks in the queue of a worker that is blocked for 100 ms. The result is the longest
-    /// wait.
+    /// Puts eight tasks into the queue of a worker, and blocks the worker for 100 ms. The result is
+    /// the longest wait of a task, which is short if other workers take the tasks over.
     Blocked,
 }
 
@@ -32,7 +34,8 @@ pub enum Job {
 const BATCH: u64 = 1000;
 
 impl Job {
-    /// Takes a sample on a new runtime. For a chain, it includes the costs of a pass.
+    /// Starts a new runtime and takes a sample on it. For a chain, the sample includes the costs of
+    /// a pass.
     pub fn sample<R: Runtime>(self, plan: &Plan, workers: usize) -> anyhow::Result<Vec<f64>> {
         let runtime = R::start(workers)?;
         let value = match self {
@@ -60,7 +63,8 @@ impl Job {
     }
 }
 
-/// Each task waits for a number, adds one, and passes it on.
+/// Spawns a chain of tasks. Each task waits for a number from its right neighbour, adds one, and
+/// passes the number to the left.
 async fn chain<R: Runtime>(length: u64) -> u64 {
     let (mut left, last) = R::oneshot_channel();
     for _ in 0..length {
@@ -154,7 +158,7 @@ async fn blocked<R: Runtime>() -> Duration {
     longest
 }
 
-/// Spins for this time.
+/// Spins for `work`, which stands for a task that computes.
 pub fn busy_work(work: Duration) {
     let begin = Instant::now();
     while begin.elapsed() < work {

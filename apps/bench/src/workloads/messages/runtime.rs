@@ -30,7 +30,7 @@ pub trait Runtime: Sized + 'static {
     fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static);
 }
 
-/// Creel.
+/// The runtime of Creel, which is a pool.
 pub struct Creel(Pool);
 
 impl Runtime for Creel {
@@ -71,7 +71,8 @@ impl Runtime for Creel {
     }
 }
 
-/// tokio: the current-thread runtime if `ON_CALLER`, and the multi-thread runtime otherwise.
+/// The runtime of tokio. It is the current-thread runtime if `ON_CALLER`, and the multi-thread
+/// runtime otherwise.
 pub struct Tokio<const ON_CALLER: bool>(tokio::runtime::Runtime);
 
 impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {

@@ -1,5 +1,6 @@
-//! Small programs, as a user would write them: a game's frame, inference, and a log that is
-//! counted. There are also cases with single functions, such as sorts.
+//! Small programs, as a user would write them: a game's frame, inference, and counting a log. They
+//! show which speed you get without tuning. There are also cases with single functions, such as
+//! sorts.
 //!
 //! Each program is written three times: on Creel, on rayon as it comes to mind first (`obvious`),
 //! and on rayon by someone who knows where the time goes (`clever`). Each version has its own file,
@@ -60,7 +61,7 @@ fn creel(workers: usize) -> anyhow::Result<Pool> {
     Ok(Pool::builder().workers(workers).build()?)
 }
 
-/// Measures a program with this number of workers.
+/// A function that measures a program with this number of workers.
 type Sample = fn(&Plan, usize) -> anyhow::Result<f64>;
 
 /// Returns the subjects of a program, given the functions that measure them.

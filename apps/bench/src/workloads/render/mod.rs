@@ -123,7 +123,7 @@ fn case(setting: &Setting, jobs: usize) -> Case {
         name: format!("jobs {jobs}"),
         metrics: METRICS.to_vec(),
         compared: true,
-        // A sample takes as long as the songs take.
+        // The songs determine the length of a sample, so the plan has no times of its own.
         plan: setting.plan(0, 0).with_overhead_ms(700),
         rounds: setting.rounds(4),
         subjects,
@@ -149,7 +149,8 @@ fn independent(request: Request) -> Subject {
             each(0).sum(),
             largest(1),
             each(2).sum(),
-            // Each process has counted the energy of the whole machine.
+            // Each process has counted the energy of the whole machine, so we take the largest
+            // count and not the sum.
             largest(3),
         ])
     })

@@ -131,7 +131,8 @@ impl Request {
         let memory = Path::new("/dev/shm");
         let temporary = std::env::temp_dir();
         let folder = if memory.is_dir() { memory } else { &temporary };
-        // The name is unpredictable, and the folder private.
+        // The name is unpredictable and the folder is private, so that no other user can prepare
+        // files in it.
         let folder = tempfile::Builder::new()
             .prefix("creel-bench-")
             .tempdir_in(folder)

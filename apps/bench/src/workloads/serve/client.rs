@@ -11,7 +11,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
-/// The longest wait for any answer.
+/// The longest time that the client waits for any answer. After that, the sample fails.
 const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
@@ -62,7 +62,8 @@ impl Client {
             let stream =
                 TcpStream::connect(to).with_context(|| format!("cannot open connection {key}"))?;
             stream.set_nodelay(true)?;
-            // Closing with a reset leaves no port in TIME_WAIT.
+            // With a linger time of zero, closing resets the connection and leaves no port in
+            // TIME_WAIT. Otherwise many samples would use up the ports.
             socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
             if key == 0 {
                 length = response_length(&stream)?;

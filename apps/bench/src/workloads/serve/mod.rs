@@ -137,7 +137,8 @@ fn case(
     count: usize,
     bytes: usize,
 ) -> Case {
-    // Opening connections takes time, and wrk runs for whole seconds.
+    // The estimate includes the time for opening the connections. wrk takes more, because it runs
+    // for whole seconds.
     let with_overhead_ms = if name.ends_with("by wrk") {
         1_500
     } else {
@@ -201,7 +202,8 @@ fn wrk_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Ve
 fn idle_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
     let mut client = Client::connect(server.address, count).context("cannot connect")?;
-    // Each connection has one request first, because a server may keep the buffers for it.
+    // Each connection sends one request first, because a server allocates buffers for a request and
+    // may keep them.
     client.run_once()?;
     std::thread::sleep(plan.warm_up.max(UNTIL_REST));
     let before = server.usage()?;

@@ -1,6 +1,8 @@
-//! The floor: a loop that makes all buffers that are due once per quantum, in order.
+//! The floor, which is the least CPU time that the streams need. A loop wakes up once per quantum
+//! and makes all buffers that are due, in order.
 //!
-//! It has no tasks and no timers, and does only what every subject must do.
+//! It has no tasks and no timers. Therefore it does only what every other subject has to do as
+//! well.
 
 use std::time::Duration;
 

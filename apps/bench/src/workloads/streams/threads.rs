@@ -1,4 +1,4 @@
-//! One thread per stream, like an audio program without a runtime.
+//! One thread per stream, as in an audio program that uses no runtime.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -5,9 +5,9 @@
 //! loops wake up every 2 ms like Creel. However, they do not generate sound and keep no statistics,
 //! and Creel does both.
 //!
-//! The other side wakes up a little less often, so that every sample sees it at all phases. This is
-//! necessary, because a receiver that is awake while the sender sends gets smaller batches and
-//! shares its cache lines.
+//! The other side wakes up a little less often, so that every sample sees it at all phases. We need
+//! this because the phase matters: a receiver that is awake while the sender sends gets smaller
+//! batches, and both threads share cache lines.
 
 mod bare;
 
@@ -133,7 +133,7 @@ fn creel_receive(shared: bool) -> Subject {
             };
             receive::run(&plan, &|| false)
         });
-        // Give the receiver time to open its ports.
+        // The receiver needs some time to open its ports. Packets before that would be lost.
         std::thread::sleep(plan.warm_up / 2);
         let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
         std::thread::sleep(RAMP_UP + wait);
@@ -178,7 +178,7 @@ fn fed<T: Send>(
     let ports = Ports::reserve(STREAMS / clients, true)?;
     std::thread::scope(|scope| {
         let relay = scope.spawn(|| relayed(&over));
-        // Give the relay time to open its ports.
+        // The relay needs some time to open its ports. Packets before that would be lost.
         std::thread::sleep(plan.warm_up / 2);
         let sender = bare::start_rtp(Arc::new(ports.for_sender()?))?;
         std::thread::sleep(plan.sample);

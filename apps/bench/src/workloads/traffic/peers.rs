@@ -181,7 +181,8 @@ impl Scene {
                 })
             })
             .collect();
-        // The name is unpredictable, and the folder private.
+        // The name is unpredictable and the folder is private, so that no other user can prepare
+        // files in it.
         let folder = tempfile::Builder::new()
             .prefix("creel-bench-traffic-")
             .tempdir()?

@@ -53,7 +53,7 @@ pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        // A sample has two parts.
+        // A sample measures twice, with all workers and with one, so it takes twice as long.
         plan: setting
             .plan(250, 750)
             .with_overhead_ms(if setting.quick { 200 } else { 2_500 }),

@@ -1,5 +1,6 @@
-//! The frame on rayon, with one chunk per worker, in one pass, and with buffers for the hits that
-//! are used again.
+//! Computes a frame of the game on rayon, as someone writes it who knows where the time goes. It
+//! uses one chunk per worker, needs one pass over the bodies, and uses the buffers for the hits
+//! again in the next frame.
 
 use super::{CELLS, World};
 use rayon::prelude::*;

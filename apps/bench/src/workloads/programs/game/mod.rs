@@ -20,7 +20,7 @@ const BODIES: usize = 100_000;
 const CELLS: usize = 4_096;
 const DT: f32 = 0.01;
 
-/// The state that a frame changes.
+/// The state of the game, which each frame changes.
 #[derive(Clone, Debug, PartialEq)]
 struct World {
     x: Vec<f32>,
@@ -44,7 +44,7 @@ impl World {
 /// The pause between two frames.
 #[derive(Clone, Copy)]
 pub enum Pause {
-    /// No pause.
+    /// The next frame begins at once.
     None,
     /// A sleep of 2 ms, like the wait for the screen.
     Frame,

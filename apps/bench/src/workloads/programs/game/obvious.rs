@@ -1,5 +1,5 @@
-//! The frame on rayon, as it comes to mind first: it collects the hits, and one thread applies
-//! them.
+//! Computes a frame of the game on rayon, in the way that comes to mind first. A parallel loop
+//! collects the hits, and then one thread applies them.
 
 use super::{CELLS, World};
 use rayon::prelude::*;

@@ -1,4 +1,5 @@
-//! Inference on rayon, with one chunk per worker and all tokens inside of one `install`.
+//! Computes tokens on rayon, as someone writes it who knows where the time goes. It uses one chunk
+//! per worker, and computes all tokens inside of one `install`.
 
 use super::{Layer, State};
 use rayon::prelude::*;

@@ -20,8 +20,8 @@ struct Layer {
 }
 
 impl Layer {
-    /// Returns one number of a product. It has eight partial sums, so that the compiler can
-    /// vectorise it.
+    /// Returns one number of a product. It adds up eight partial sums, so that the compiler can use
+    /// vector instructions.
     fn row(&self, row: usize, from: &[f32]) -> f32 {
         let weights = &self.weights[row * WIDTH..(row + 1) * WIDTH];
         let mut sums = [0.0; 8];

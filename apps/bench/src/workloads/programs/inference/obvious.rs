@@ -1,4 +1,4 @@
-//! Inference on rayon, as it comes to mind first.
+//! Computes the next token on rayon, in the way that comes to mind first.
 
 use super::{Layer, State};
 use rayon::prelude::*;

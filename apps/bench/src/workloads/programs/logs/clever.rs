@@ -1,5 +1,5 @@
-//! The log on rayon, with one map per worker, and with the search for a broken line in the same
-//! pass.
+//! Counts the log on rayon, as someone writes it who knows where the time goes. It uses one map per
+//! worker, and searches for a broken line in the same pass.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! The log on rayon, as it comes to mind first.
+//! Counts the log on rayon, in the way that comes to mind first.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

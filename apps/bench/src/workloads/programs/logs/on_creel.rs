@@ -1,4 +1,4 @@
-//! The log on Creel.
+//! Counts the log on Creel.
 
 use super::{Counts, Pages, merge, page};
 use creel::Pool;

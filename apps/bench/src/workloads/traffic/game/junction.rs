@@ -60,21 +60,21 @@ pub(super) struct Junction {
     /// For each exit, the earliest time at which its first car may go, or never while the car waits
     /// for space.
     try_at: [Ms; ROADS],
-    /// For each exit, whether this is the time at which the car reaches the end of the road.
+    /// For each exit, whether `try_at` is the time at which the car reaches the end of the road.
     arrives: [bool; ROADS],
     /// For each entry, the time at which there is space for a waiting car, if it is known.
     wake_at: [Ms; ROADS],
     pub exits: [LinkExit; ROADS],
     pub entries: [LinkEntry; ROADS],
-    /// The program of the traffic light and its offset.
+    /// The program of the traffic light, and the time by which its cycle starts later.
     signal: Option<(u16, Ms)>,
     /// The waiters in the order of their arrival. Each is an entry, and the exit whose car waits
     /// for it (or [`ENTRY_QUEUE`]).
     waiting: Vec<(u8, u8)>,
     /// The cars that wait next to the roads that begin here.
     entry_queue: VecDeque<(u8, Car)>,
-    /// The future trips: the time, the index of the car, and the car. The next trip is the last
-    /// one.
+    /// The future trips, each with its time, the index of the car, and the car. They are sorted so
+    /// that the next trip is at the end, where removing it is cheap.
     pub trips: Vec<(Ms, u32, Car)>,
     pub moving: i64,
     pub vehicle_ms: i64,

@@ -60,7 +60,8 @@ impl Run for Locked {
                 let mut junction = junctions[here].lock().expect("no panic while locked");
                 let next = junction.tick(end, rules, effects);
                 due[here].store(next, Ordering::Relaxed);
-                // Hold only one lock at a time, so that threads cannot deadlock.
+                // We unlock this junction before we lock the others, because threads that hold one
+                // lock at a time cannot deadlock.
                 drop(junction);
                 for effect in effects.drain(..) {
                     let to = effect.to as usize;

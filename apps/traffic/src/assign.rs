@@ -124,7 +124,8 @@ pub fn equilibrium(
             .zip(&direction)
             .for_each(|(flow, d)| *flow = (*flow + step_size * d).max(0.0));
         if step_size >= 0.999_999 {
-            // A full step leaves the previous points useless for conjugation, so we restart.
+            // After a full step, the flows equal the point that we moved towards. The previous
+            // points are then useless for conjugation, so we start again without them.
             last.clear();
         }
         last.insert(0, goal);
@@ -251,7 +252,8 @@ impl Graph {
         let mut done = vec![false; nodes];
         let mut heap = BinaryHeap::new();
         best[origin as usize] = 0.0;
-        // The bits of non-negative floats are in the same order as the floats.
+        // The heap needs an order, which floats do not have because of NaN. The bits of
+        // non-negative floats are in the same order as the floats, so we store the bits.
         heap.push(Reverse((0_u64, origin)));
         while let Some(Reverse((_, node))) = heap.pop() {
             if std::mem::replace(&mut done[node as usize], true) {
@@ -276,7 +278,8 @@ impl Graph {
     }
 }
 
-/// The trips, grouped by origin.
+/// The trips, grouped by origin, because one search finds the shortest paths of all trips from the
+/// same origin.
 struct Demand {
     origins: Vec<(u32, Vec<(u32, f64)>)>,
     left_out: f64,

@@ -9,7 +9,7 @@ use creel_traffic::sim::Simulation;
 
 use super::bad_data;
 
-/// A change of a road at some time.
+/// A line of the time table: a change of a road at a given time.
 #[derive(Clone, Copy, Debug)]
 struct Incident {
     at_ms: Ms,
@@ -21,9 +21,10 @@ struct Incident {
 enum Change {
     Close,
     Open,
-    /// The capacity as a headway, or that of the network.
+    /// Sets the capacity, given as the time between two cars. `None` restores the capacity of the
+    /// network.
     Capacity(Option<Ms>),
-    /// The speed in mm/s, or that of the network.
+    /// Sets the speed in mm/s. `None` restores the speed of the network.
     Speed(Option<u32>),
 }
 
@@ -36,8 +37,8 @@ pub struct Incidents {
     closed: Vec<u32>,
 }
 
-/// The time after which we look again for cars that want to use a closed road, because cars depart
-/// all the time.
+/// The interval at which we search again for cars that want to use a closed road. We need to repeat
+/// the search, because new cars depart all the time.
 const LOOK_AGAIN_MS: Ms = 10_000;
 
 impl Incidents {
@@ -106,7 +107,7 @@ impl Incidents {
     }
 }
 
-/// Updates the list of closed roads.
+/// Updates the list of closed roads after an incident.
 fn note(closed: &mut Vec<u32>, incident: &Incident) {
     match incident.change {
         Change::Close if !closed.contains(&incident.link) => closed.push(incident.link),

@@ -20,7 +20,8 @@ use creel_console::{Exit, Failure, Interrupt, Progress, duration};
 use creel_traffic::sim::{END_MS_MAX, Simulation, TICK_MS};
 use incidents::Incidents;
 
-/// How to run a simulation that shows its progress and can be interrupted.
+/// The settings for running a simulation in steps. Between two steps, we show the progress and
+/// check for an interrupt.
 struct Steps<'a> {
     ticks: u32,
     /// The interval of the caller's periodic work in ticks. A step ends at each multiple of it.
@@ -64,8 +65,8 @@ impl Steps<'_> {
     }
 }
 
-/// Runs `work`, which takes long, does not check for interrupts and has no state worth saving. An
-/// interrupt therefore ends the whole process.
+/// Runs `work`, and ends the whole process if the user interrupts it. Use it for work that takes
+/// long, does not check for interrupts itself, and has no state worth saving.
 fn run_interruptible<T>(
     interrupt: &Interrupt,
     work: impl FnOnce() -> anyhow::Result<T>,
@@ -99,7 +100,7 @@ fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the error for a map of a network that has no coordinates.
+/// Returns the error for a command that draws a map, if the network has no coordinates.
 fn no_map() -> anyhow::Error {
     usage(
         "cannot draw a map: the network has no coordinates (those of NAME.gr are read from NAME.co in the same folder)",

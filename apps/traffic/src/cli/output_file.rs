@@ -134,8 +134,8 @@ pub fn check_distinct<'a>(
     written: impl Iterator<Item = &'a Path>,
     read: impl Iterator<Item = &'a Path>,
 ) -> anyhow::Result<()> {
-    // We compare folder and name rather than inodes, because the file may not exist yet. Devices
-    // are skipped, because writing to a device twice is fine.
+    // We compare folder and name rather than inodes, because the file may not exist yet. We skip
+    // devices, because two outputs may share a device.
     let file = |path: &Path| -> Option<PathBuf> {
         if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
             return None;

@@ -92,8 +92,8 @@ struct Summary {
 
 impl Run {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
-        // A run may overwrite the snapshot that it resumes from, so that file does not count as an
-        // input.
+        // A run may overwrite the snapshot that it resumes from, because it has read the snapshot
+        // completely by then. Therefore that file does not count as an input.
         let goes_on = self.start.file().filter(|_| self.snapshot.is_none());
         let incidents = self.incidents.as_deref();
         let read = self.scene.files().chain(goes_on).chain(incidents);

@@ -41,7 +41,8 @@ pub struct Scene {
     /// Fail if a part of the network or demand file is not used although it could change the result
     #[arg(long, help_heading = "Simulation")]
     strict: bool,
-    /// The parts of the network and the demand that were not used.
+    /// The parts of the network and the demand that were not used. Reading happens through shared
+    /// references, so a mutex protects them.
     #[arg(skip)]
     unused: Mutex<UnusedParts>,
 }
@@ -371,7 +372,8 @@ impl Scene {
         pool: &Pool,
         quiet: bool,
     ) -> anyhow::Result<(Arc<Plans>, Names)> {
-        // A strict run must read the demand, to notice the parts that are not used.
+        // A strict run must read the demand itself, because the file of prepared plans does not say
+        // which parts of the demand were not used.
         let Some(path) = self.travellers.prepared.as_ref().filter(|_| !self.strict) else {
             return self.new_plans(network, pool, quiet);
         };
@@ -494,7 +496,8 @@ impl Scene {
 
     fn gravity(&self, network: &Arc<Network>, pool: &Pool, quiet: bool) -> anyhow::Result<Plans> {
         let cars = self.travellers.cars.unwrap_or(1000);
-        // The preparation takes about as long as the routes of 200,000 cars.
+        // For the progress bar, we count the preparation of the router like the routes of up to
+        // 200,000 cars, because it takes about as long.
         let prepare = u64::from(cars / 4).clamp(1, 200_000);
         let progress = Progress::share(u64::from(cars) + prepare, quiet);
         progress.set_message("preparing the router");
@@ -523,14 +526,14 @@ impl Scene {
     }
 }
 
-/// Returns the context of an error that occurs while reading `path`.
-/// Prints a note, unless the user wants none.
+/// Prints a note on stderr, unless the user has set `--quiet`.
 fn note(quiet: bool, text: &str) {
     if !quiet {
         output::note(&format!("creel-traffic: {text}\n"));
     }
 }
 
+/// Returns the context of an error that occurs while reading `path`.
 fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }

@@ -125,7 +125,7 @@ pub fn plans_with_progress(
     Ok((plans, stay as u32))
 }
 
-/// The trips that a car wants to make.
+/// The round trip that a car wants to make, before its routes are known.
 struct Wish {
     origin: u32,
     goal: u32,

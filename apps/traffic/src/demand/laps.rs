@@ -1,5 +1,5 @@
-//! Generates cars that drive laps for ever. They fill a city without a router, for example for
-//! benchmarks. We need no router for them, so they are generated quickly.
+//! Generates cars that drive laps for ever. We use them to fill a city with traffic, for example in
+//! benchmarks. Their routes need no router, so generating them is quick.
 
 use super::{Plans, Route, Traveller};
 use crate::network::{Network, NetworkError};
@@ -63,7 +63,7 @@ fn traveller(network: &Network, back: &[u32], seed: u64, car: u32) -> Traveller 
             break;
         }
         let last = path.last().copied();
-        // Turn around only if there is no other way.
+        // A car turns around only if there is no other road, because drivers rarely do so.
         let onward = out
             .clone()
             .filter(|&link| last.is_none_or(|last| back[last as usize] != link));

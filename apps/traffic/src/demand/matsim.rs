@@ -1,7 +1,8 @@
 //! Reads MATSim's plans.
 //!
-//! Source: `population_v6.dtd`. We use the selected plan of each person, and its legs by car. Other
-//! modes are counted. The route of a leg without one is the shortest path.
+//! Source: `population_v6.dtd`. We use the selected plan of each person, and the legs by car in
+//! this plan. Legs by other modes are only counted as unused. If a leg by car has no route, we
+//! compute the shortest path.
 
 use super::read::{DemandReader, Itinerary, TripRoute, milliseconds};
 use crate::network::Network;
@@ -55,7 +56,8 @@ pub(super) fn read(
                     reader.unused.attributes(&element, &known)?;
                     let link = element.get("link")?;
                     if std::mem::take(&mut unrouted) {
-                        // The leg before has no route, so we compute it.
+                        // The leg between the last activity and this one has no route, so we
+                        // compute it here, where both ends are known.
                         let trip = between(network, &links, place.as_deref(), link.as_deref());
                         let at = milliseconds(end.unwrap_or(0.0));
                         if let Some(trips) = &mut itinerary {
@@ -98,8 +100,8 @@ pub(super) fn read(
                     .collect();
                 let trip = path.and_then(|path| Ok((milliseconds(end.unwrap_or(0.0))?, path)));
                 if let Some(trips) = &mut itinerary {
-                    // The first link belongs to the previous trip, if there is one, because MATSim
-                    // repeats it.
+                    // A MATSim route begins with the link on which the previous trip has ended. We
+                    // skip this link, unless this is the first trip.
                     let is_first = trips.as_ref().is_ok_and(Vec::is_empty);
                     push(
                         trips,

@@ -32,7 +32,8 @@ const TURN_BITS: u32 = 30;
 pub const DEPART_MS_MAX: Ms = !TRAVELLER;
 /// The maximum number of words of all plans together.
 const WORDS_MAX: usize = 1 << 31;
-/// The index stores the place of every 16th traveller.
+/// The index stores the place of every 16th traveller only, which saves memory. To find another
+/// traveller, we search from the stored place on.
 const INDEX_STRIDE: usize = 16;
 /// The number of travellers that one task packs.
 const TRAVELLERS_PER_BLOCK: u32 = 64 * INDEX_STRIDE as u32;
@@ -251,8 +252,8 @@ impl Plans {
             self.index.push(self.words.len() as u32);
         }
         self.travellers += 1;
-        // A repeating plan without any road would loop for ever at one instant, so it does not
-        // repeat.
+        // A plan that repeats and has no road would begin again and again at the same instant, and
+        // the simulation would hang. Therefore such a plan does not repeat.
         let moves = trips.iter().any(|(_, route)| !route.0.is_empty());
         let repeats = if traveller.repeats && moves {
             REPEATS
@@ -413,7 +414,8 @@ impl Plans {
         if self.made_for != 0 && self.made_for == network.partition_fingerprint() {
             return true;
         }
-        // The ends of the links alone fit better into a cache than the links do.
+        // We copy the junctions at which links end into a list of their own, because this list fits
+        // better into a cache than the links do.
         let heads: Vec<u32> = network.links().iter().map(|link| link.to).collect();
         let all = self.words.len();
         let begins = |place: &u32| {
@@ -444,7 +446,8 @@ impl Plans {
 fn fits(network: &Network, heads: &[u32], words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);
-    // A repeating plan without any road would loop for ever at one instant.
+    // A plan that repeats and has no road would begin again and again at the same instant, so we
+    // reject it.
     let (mut trips, mut stays) = (0, true);
     for &word in words {
         match word {

@@ -20,7 +20,7 @@ pub enum PreparedError {
     Io(io::Error),
     /// The file is damaged, or it is not such a file.
     Malformed(&'static str),
-    /// The file was written by another version, or for another network or demand.
+    /// The file was written by another version of the program, or for another network or demand.
     Other,
 }
 

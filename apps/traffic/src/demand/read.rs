@@ -15,7 +15,7 @@ use crate::route::{RouteQuery, Router};
 use creel::Pool;
 use std::path::Path;
 
-/// How the route of a trip is given.
+/// The route of a trip as the file describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum TripRoute {
     /// A list of links.
@@ -282,7 +282,8 @@ fn table(
     for (from, to, amount) in tntp::trips(text)? {
         let mut stream = Stream::of(seed, "table", u64::from(from) << 32 | u64::from(to));
         let zone = |zone: u32| names.get(&(zone + 1).to_string()).copied();
-        // A fraction of a trip becomes a whole trip with that probability.
+        // A trip table may contain fractions of trips. A fraction becomes a whole trip with the
+        // same probability, so that the mean number of trips stays right.
         let cars = amount as u64 + u64::from(stream.unit() < amount.fract());
         match (zone(from), zone(to)) {
             (Some(a), Some(b)) => {

@@ -34,11 +34,12 @@ const COSMETIC: [&str; 14] = [
     "vTypes",
 ];
 
-/// A vehicle or flow whose element has begun, and that waits for its route.
+/// A vehicle or flow whose element has begun. Its route follows inside the element.
 struct Vehicle {
     id: String,
     departs: Vec<f64>,
-    /// The reason why it is left out, if it is.
+    /// If we leave the vehicle out, the reason, for example that its type may not use roads for
+    /// cars.
     barred: Option<String>,
     is_flow: bool,
     is_done: bool,
@@ -56,7 +57,8 @@ struct Reading<'a> {
     vehicle: Option<Vehicle>,
     /// The begin and end of the interval that contains the flows.
     interval: (Option<f64>, Option<f64>),
-    /// The element that is being skipped with its content, and its depth.
+    /// The name of the element that we skip together with its content, and how many elements of
+    /// this name are open. `None` if we skip nothing.
     skipped: Option<(String, u32)>,
     fastest_mm_s: u32,
 }
@@ -386,7 +388,8 @@ impl Reading<'_> {
             };
             let count = match number {
                 Some(number) => number,
-                // The flow begins with a vehicle, and its end is excluded.
+                // The first vehicle departs at the begin of the flow. The end is excluded, so no
+                // vehicle departs at the end.
                 None if step.is_finite() && step > 0.0 => (lasts / step).ceil(),
                 None => 0.0,
             };

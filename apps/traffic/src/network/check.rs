@@ -1,4 +1,5 @@
-//! Checks a raw network for everything that later code takes for granted.
+//! Checks a raw network once, when it is created. Later code relies on everything that is checked
+//! here, for example that the ends of each link exist.
 
 use super::{Control, DEGREE_MAX, HEADWAY_MS_MAX, LINKS_MAX, Ms, NetworkError, RawNetwork};
 

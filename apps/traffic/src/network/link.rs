@@ -38,7 +38,9 @@ pub struct Flow {
 }
 
 impl Link {
-    /// Returns the travel time in free flow, before it is raised to a minimum.
+    /// Returns the travel time in free flow. The time is that of the link alone.
+    /// [`flow`](Self::flow) raises it to [`LINK_TIME_MS_MIN`] if the partition into tiles needs
+    /// that.
     pub(crate) fn free_flow_ms(&self) -> Ms {
         let speed = u64::from(self.speed_mm_s);
         ((u64::from(self.length_mm) * 1000 + speed / 2) / speed).clamp(1, 1 << 30) as Ms

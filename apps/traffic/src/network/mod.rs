@@ -45,7 +45,8 @@ pub const DEGREE_MAX: usize = 256;
 pub const LINK_TIME_MS_MIN: Ms = 1000;
 /// The maximum storage of a link in cars.
 pub const STORAGE_MAX: u64 = 65_000;
-/// The maximum minimum time between two cars, which is a capacity of one car in eleven days.
+/// The largest value of a headway, which is the minimum time between two cars. It is a capacity of
+/// one car in eleven days.
 pub const HEADWAY_MS_MAX: Ms = 1_000_000_000;
 
 /// The parameters of the car-following model, which are the same for all links. The defaults suit

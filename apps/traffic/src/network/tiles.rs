@@ -96,9 +96,10 @@ fn clusters(raw: &RawNetwork, degree: &[u32]) -> (Vec<u32>, Vec<bool>) {
     (cluster, raised)
 }
 
-/// The maximum number of link ends per tile. A timer refers to a link end with 14 bits.
+/// The maximum number of link ends per tile. A timer stores the index of a link end in 14 bits.
 const ENDS_MAX: usize = 16_000;
-// Each junction fits into a tile, because its degree is limited.
+// The assertion ensures that each junction fits into a tile, because the number of links at a
+// junction is limited.
 const _: () = assert!(ENDS_MAX > 2 * super::DEGREE_MAX);
 
 struct Cut<'a> {

@@ -74,13 +74,13 @@ impl<W: Write> Report for Events<W> {
                     to,
                     "<event time=\"{time}\" type=\"entered link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
-                // The last link of a trip has no such event in MATSim.
+                // MATSim has no event for leaving the last link of a trip.
                 EventKind::Left if ends_trip => {}
                 EventKind::Left => writeln!(
                     to,
                     "<event time=\"{time}\" type=\"left link\" vehicle=\"{car}\" link=\"{link}\"/>"
                 )?,
-                // MATSim has no such event. The next event of the car shows where it is.
+                // MATSim has no events for these. The next event of the car shows where it is.
                 EventKind::SteppedAside | EventKind::Rerouted => {}
                 EventKind::Removed => writeln!(
                     to,

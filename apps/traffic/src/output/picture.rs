@@ -132,7 +132,8 @@ impl Picture {
             let [r, g, b] = colour(shade);
             paint.set_color_rgba8(r, g, b, 255);
             paint.anti_alias = true;
-            // Short paths are faster, because the renderer sorts the edges of each path.
+            // We draw short paths, because the renderer sorts the edges of each path, and this
+            // takes longer than linear time.
             for piece in roads.chunks(256) {
                 let mut lines = PathBuilder::new();
                 for &road in piece {

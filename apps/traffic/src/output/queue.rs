@@ -28,8 +28,8 @@ impl Shape {
         let length = f64::from(road.length_mm) / 1000.0;
         let speed = length * 1000.0 / f64::from(free_flow_ms);
         let rows = flow.storage.div_ceil(u16::from(road.lanes));
-        // A short link can hold more cars than its length allows. Its cars then stand closer
-        // together.
+        // The storage of a short link can be larger than its length allows (see
+        // [`Flow`](crate::network::Flow)). Its cars then stand closer together in our picture.
         let spacing =
             (f64::from(physics.spacing_mm) / 1000.0).min(length / f64::from(rows.max(2) - 1));
         let reaction = f64::from(physics.reaction_ms) / 1000.0;
@@ -140,7 +140,7 @@ impl Queue {
         let mut at = self.time_of(self.cars.get(index)?.entered + pos.min(shape.length));
         let mut rows = 0.0;
         loop {
-            // A place that the car can reach only after this car ahead has left.
+            // The car can reach this place only after the car ahead has left the link.
             let most = shape.length - rows * shape.spacing;
             if most < pos {
                 let left = f64::from(self.cars[index].left_ms?) / 1000.0;

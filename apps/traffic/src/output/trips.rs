@@ -106,7 +106,8 @@ impl<W: Write> Report for Trips<W> {
                     self.trips.insert(car, trip);
                 }
                 EventKind::Entered => {
-                    // A car that was on a road when the report began has no known departure.
+                    // If a car was already on a road when the report began, we do not know its
+                    // departure. It has no entry in `trips`, and we skip it.
                     if let Some(trip) = self.trips.get_mut(&car) {
                         trip.entered.get_or_insert((at_ms, link));
                         let length_mm = labels.network.links()[link as usize].length_mm;

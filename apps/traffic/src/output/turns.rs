@@ -77,7 +77,8 @@ impl<W: Write> Report for Turns<W> {
             match event.kind {
                 EventKind::Entered => {
                     let before = self.cars.insert(event.car, event.link);
-                    // A filter may have left out the links between.
+                    // A filter may have left out the links in between. We count a turn only if the
+                    // second link begins where the first one ends.
                     let links = labels.network.links();
                     let follows =
                         |&from: &u32| links[from as usize].to == links[event.link as usize].from;

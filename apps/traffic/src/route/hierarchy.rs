@@ -35,7 +35,7 @@ impl Hierarchy {
     /// `arcs_max`, because the network is not like a map.
     pub fn new(network: &Network, rank: &[u32], arcs_max: usize) -> Option<Self> {
         let junctions = rank.len();
-        // The neighbours of higher rank.
+        // Each rank with its neighbours of higher rank, from which we build the first arcs.
         let mut pairs: Vec<(u32, u32)> = network
             .links()
             .iter()

@@ -68,7 +68,8 @@ fn dissect(pool: &Pool, mut part: Part, has_places: bool, order: &mut Vec<u32>) 
         part.places = part.distances();
     }
     if count <= PART_MIN {
-        // Junctions with few neighbours first.
+        // A small part is not divided. We order its junctions by their number of neighbours,
+        // because contracting a junction with few neighbours adds few arcs.
         let mut all: Vec<u32> = (0..count as u32).collect();
         all.sort_by_key(|&local| part.around(local).len());
         order.extend(all.iter().map(|&local| part.junctions[local as usize]));
@@ -143,7 +144,7 @@ impl Part {
                 }
                 let cut = edge_behind.min(edge_ahead);
                 let behind = index + 1;
-                // Of equal cuts, the most balanced one is best.
+                // If two cuts have separators of the same size, we prefer the more balanced one.
                 let better = cut < least.0
                     || (cut == least.0
                         && behind.abs_diff(count / 2) < usize::abs_diff(least.1, count / 2));
@@ -208,7 +209,8 @@ impl Part {
             let mut distance = vec![f32::MAX; self.junctions.len()];
             let mut open = std::collections::VecDeque::new();
             let mut last = from;
-            // A part that is not connected gets the distances of each component.
+            // If the part is not connected, we search from a junction of each component, so that
+            // all junctions get a distance.
             for begin in std::iter::once(from).chain(0..self.junctions.len() as u32) {
                 if distance[begin as usize] != f32::MAX {
                     continue;

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 /// The number of centres of one pass.
 pub(crate) const LANES: usize = 8;
 
-/// The distance of a rank, as far as a query has computed it.
+/// The distance of a rank from the centre, or to it, as far as a query has computed it.
 #[derive(Clone, Copy, Default)]
 struct Known {
     distance: u32,

@@ -15,7 +15,7 @@ use creel::Pool;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// Where a car is.
+/// The place of a car at the present time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whereabouts {
     /// The car waits for the departure of its next trip.
@@ -30,7 +30,7 @@ pub enum Whereabouts {
     Done,
 }
 
-/// The list that contains a car, and its place there.
+/// The list in which we have found a car, and its place in the list.
 #[derive(Clone, Copy)]
 enum Found {
     Departure { tile: usize, index: u32 },
@@ -44,8 +44,9 @@ pub(super) fn fail<T>(text: String) -> Result<T, NetworkError> {
 }
 
 impl Simulation {
-    /// Returns where a car is. It looks through all cars, which takes a millisecond for 100,000
-    /// cars. For the positions of many cars use [`positions`](Self::positions).
+    /// Returns the place of a car, or `None` if there is no car with this number. The method
+    /// searches all cars, which takes a millisecond for 100,000 cars. If you need many positions,
+    /// use [`positions`](Self::positions).
     pub fn whereabouts(&self, car: u32) -> Option<Whereabouts> {
         if car as usize >= self.rules.plans.len() {
             return None;

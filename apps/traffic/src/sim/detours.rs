@@ -25,7 +25,8 @@ pub(super) struct Detours {
     used: usize,
 }
 
-/// The number of words from which we remove unused detours.
+/// The smallest number of words at which we remove unused detours. With fewer words, it would not
+/// be worth the time.
 const COLLECT_FROM: usize = 1 << 16;
 
 impl Detours {
@@ -42,7 +43,8 @@ impl Detours {
         self.words.len() > COLLECT_FROM.max(2 * self.used)
     }
 
-    /// Marks that all detours are in use.
+    /// Returns the detours with a note that all of them are in use, after the unused ones were
+    /// removed.
     pub fn collected(mut self) -> Self {
         self.used = self.words.len();
         self

@@ -7,7 +7,8 @@ use super::slab::NONE;
 use crate::network::Ms;
 
 impl Work<'_> {
-    /// Returns whether a link can take a car now. `exit` is where the car is, or [`ENTRY_QUEUE`].
+    /// Returns whether a link can take a car now, which needs free storage and enough time since
+    /// the last car. `exit` is the exit at which the car waits, or [`ENTRY_QUEUE`].
     #[inline]
     pub fn accepts_car(&mut self, exit: u16, entry: u16, now: Ms) -> bool {
         let needed = self.tile.needed_places(exit, entry);
@@ -74,7 +75,8 @@ impl Work<'_> {
         self.record_event(now, car.place, EventKind::Entered, link);
     }
 
-    /// Removes the first car from a link, and sends a hole upstream. The car's record is kept.
+    /// Removes the first car from a link, and sends a hole to the beginning of the link. Keeps the
+    /// record of the car, because the car enters its next link or ends its trip.
     pub fn leave(&mut self, exit: u16, now: Ms) {
         let record = &mut self.tile.exits[usize::from(exit)];
         let first = self.tile.cars[record.last].next;

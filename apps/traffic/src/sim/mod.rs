@@ -48,8 +48,8 @@ const WINDOW_TICKS_MAX: Ms = 32;
 /// The maximum simulated time. It is limited so that sums of times never overflow.
 pub const END_MS_MAX: Ms = 3_000_000_000;
 
-/// Data that all tiles read while they run. We keep it apart from the tiles, because all of them
-/// share it.
+/// The data that all tiles read while they run, for example the plans. It never changes during a
+/// window.
 #[derive(Clone, Debug)]
 struct Rules {
     plans: Arc<Plans>,
@@ -152,7 +152,7 @@ pub enum EventKind {
 /// The sources of a tile's messages: a neighbouring tile, and the index of this tile among that
 /// tile's neighbours.
 type Sources = Vec<(u32, u16)>;
-/// The messages that a tile sends in a window, by neighbour.
+/// The messages that a tile sends in a window, one list per neighbour.
 type Mail = Vec<Vec<Message>>;
 
 /// The state of a simulation at one time. You advance it with [`run`](Self::run), and you can
@@ -324,7 +324,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the time after a step.
+    /// Returns the time at which a step of `step_ms` ends.
     fn until(&self, step_ms: Ms) -> Ms {
         let until = self.now_ms.checked_add(step_ms);
         until

@@ -18,7 +18,8 @@ use std::collections::{HashMap, VecDeque};
 /// The time after which a car tries again if we do not know when the car that it yields to will
 /// cross.
 const POLL_MS: Ms = 500;
-/// The longest look-ahead.
+/// The longest time for which a car is visible from a junction before it arrives there. It limits
+/// the look-ahead.
 const LOOK_AHEAD_MS_MAX: Ms = 10_000;
 
 /// Returns the time for which a car on a watched link is not visible from the junction at its end.
@@ -225,7 +226,8 @@ impl Builder {
                 is_watched[usize::from(exit)] = true;
                 let free_flow_ms = network.free_flow_ms(link(exit));
                 let visible_ms = free_flow_ms - hidden_ms(free_flow_ms);
-                // After a car has entered the same link, its headway must pass in any case.
+                // Both movements lead to the same link. After a car of one has entered it, a car of
+                // the other must wait for the headway of the link in any case.
                 let merges = self.movements[foe as usize].1 == *entry;
                 let target = entries[usize::from(*entry)];
                 let behind_ms = match merges {
@@ -283,14 +285,15 @@ fn reaches(yields_to: &[Vec<u32>], from: u32, to: u32) -> bool {
 }
 
 impl Tile {
-    /// Notes that a car approaches the end of a watched link.
+    /// Adds a car to the list of cars that approach the end of a watched link.
     pub fn watch(&mut self, exit: u16, car: u32) {
         let slot = self.right_of_way.watched[usize::from(exit)];
         self.approaching[usize::from(slot)].push_back(car);
     }
 
-    /// Forgets a car that approaches the end of a watched link, because it has arrived. It is the
-    /// first one, unless the speed of the link has changed.
+    /// Removes a car from the list of cars that approach the end of a watched link, because it has
+    /// arrived. The car is usually the first one. It can be another one only if the speed of the
+    /// link has changed.
     pub fn unwatch(&mut self, exit: u16, car: u32) {
         let slot = self.right_of_way.watched[usize::from(exit)];
         let approaching = &mut self.approaching[usize::from(slot)];
@@ -317,8 +320,9 @@ impl Tile {
             .for_each(|(exit, _, place)| self.watch(exit, place));
     }
 
-    /// Returns the number of free places that a car needs on its next link. `exit` is where the car
-    /// is now, or [`ENTRY_QUEUE`].
+    /// Returns the number of free places that a car needs on its next link. It is two for a car
+    /// that enters a roundabout, and otherwise one. `exit` is the exit at which the car waits, or
+    /// [`ENTRY_QUEUE`].
     #[inline]
     pub fn needed_places(&self, exit: u16, entry: u16) -> u16 {
         let is_ring = self.entries[usize::from(entry)].down & RING != 0;
@@ -410,7 +414,8 @@ impl Tile {
     pub fn set_tag(&mut self, entry: u16, waiter: u16) {
         let stride = self.stride(entry, waiter);
         let last = self.entries[usize::from(entry)].last_waiter;
-        // The tags of the others less their strides say how far the service has come.
+        // The tag of a waiter minus its stride is the tag that it had before its present turn. The
+        // largest of these values shows how far the service has advanced.
         let mut served = None;
         let mut other = last;
         while other != NONE16 {
@@ -489,7 +494,8 @@ impl Work<'_> {
             if other.last != NONE {
                 let first = tile.cars[tile.cars[other.last].next];
                 let crosses = self.next_entry(first.place, first.turns, node) == Some(to);
-                // A blocked car waits for the same link and goes first there, or it does not move.
+                // We ignore a foe that is blocked. If it waits for the same link as we do, the
+                // queue for storage lets it go first. Otherwise it does not move now.
                 let waits = crosses && other.flags & LinkExit::BLOCKED == 0;
                 let later = foe.mutual && (since, exit) < (other.since, from);
                 if waits && other.free_at > now {
@@ -515,8 +521,8 @@ impl Work<'_> {
         at
     }
 
-    /// Notes that a car has crossed from `exit` to `entry`, and holds back the next car of its road
-    /// for the follow-up time.
+    /// Records that a car has crossed from `exit` to `entry`, and delays the next car of its road
+    /// by the follow-up time.
     pub fn note_crossing(&mut self, exit: u16, entry: u16, now: Ms) {
         let Some(movement) = self.tile.right_of_way.find(exit, entry) else {
             return;

@@ -89,7 +89,8 @@ pub(super) struct LinkEntry {
 
 impl LinkEntry {
     const WAKES: u32 = 1 << 31;
-    /// The value of `next_in` while the link is closed.
+    /// The value of `next_in` while the link is closed. No time of a simulation is that late, so no
+    /// car enters.
     pub const CLOSED: Ms = Ms::MAX - 1000;
 
     /// Returns the entry of an empty link.
@@ -388,7 +389,7 @@ impl Crossings {
     /// The longest time between two crossings that counts.
     pub const MEAN_MS_MAX: Ms = 60_000;
 
-    /// Notes a crossing.
+    /// Records a crossing at `now`, and updates the moving average.
     pub fn add(&mut self, now: Ms) {
         let between = match self.last {
             0 => Self::MEAN_MS_MAX,

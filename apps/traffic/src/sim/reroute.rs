@@ -55,7 +55,7 @@ impl Rerouting {
     }
 }
 
-/// The delay of cars that have left a link.
+/// The delay of the cars that have left a link, compared with free flow.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Lateness {
     /// The sum of delays since the last round.
@@ -79,10 +79,12 @@ impl Lateness {
     }
 }
 
-/// The travel time of a closed road for rerouting. A car uses it only if no open route exists.
+/// The travel time of a closed road for the router. It is so long that a route contains the road
+/// only if no open route exists.
 pub(super) const CLOSED_ROAD_MS: Ms = 100_000_000;
 
-/// A car with its new route.
+/// A car with its new route: the place of its record, the words of the route, and the place in the
+/// plans to which the route leads back.
 struct Change {
     car: u32,
     words: Vec<u32>,

@@ -31,8 +31,8 @@ impl Tile {
         freed
     }
 
-    /// Adds a hole that will arrive at an entry at `at`. `end` is the end of the slot
-    /// that is being processed, if there is one.
+    /// Adds a hole that will arrive at an entry at time `at`. If we are processing a slot, `end` is
+    /// the end of the slot.
     pub fn hole(&mut self, entry: u16, at: Ms, now: Ms, end: Option<Ms>) {
         self.absorb_holes(entry, now);
         self.append_hole(entry, at, now);
@@ -128,7 +128,7 @@ impl Tile {
         }
     }
 
-    /// Appends `waiter` to the waiters for a link.
+    /// Appends `waiter` to the cars that wait for storage on a link, and sets its tag.
     pub fn push_waiter(&mut self, entry: u16, waiter: u16) {
         self.set_tag(entry, waiter);
         let last = std::mem::replace(&mut self.entries[usize::from(entry)].last_waiter, waiter);

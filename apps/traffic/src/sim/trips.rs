@@ -1,4 +1,5 @@
-//! Trips: cars that wait in an entry queue, and cars that have arrived at their destination.
+//! The begin and the end of trips: cars that depart or wait in an entry queue, and cars that have
+//! arrived at their destination.
 
 use super::events::Work;
 use super::records::*;
@@ -8,8 +9,8 @@ use crate::demand::is_turns;
 use crate::network::Ms;
 
 impl Work<'_> {
-    /// Begins a trip at a place of the plans. If the trip has no links, the following trips are
-    /// begun as well.
+    /// Begins the trip at a place of the plans. A trip without links ends at once, so we also begin
+    /// the trips after it that are due.
     pub fn depart(&mut self, place: u32, junction: u16, now: Ms) {
         let mut next = Some(place);
         while let Some(place) = next {

@@ -22,7 +22,8 @@ use crate::network::{HEADWAY_MS_MAX, Ms};
 use creel::Pool;
 use std::cmp::Reverse;
 
-/// The maximum time until a pending event: the longest travel time of a link, plus a margin.
+/// The maximum time from now until a pending event. It is the longest travel time of a link, plus a
+/// margin.
 const AHEAD_MS: Ms = (1 << 30) + (1 << 23);
 /// The limit for each sum over all tiles, so that the sums can grow further.
 const SUM_MAX: u128 = 1 << 62;
@@ -111,7 +112,8 @@ impl Simulation {
         loop {
             let (next, word) = rules.follow(place + 1);
             if !is_turns(word) {
-                // The last trip of a plan may have got another destination.
+                // `set_destination` and `set_route` may change the end of a car's last trip, so the
+                // last trip may end anywhere.
                 let is_last = rules.plans.departure(next).is_none();
                 let end = rules.plans.junction_at(network, next)?;
                 return (is_last || end == junction).then_some(());
@@ -227,7 +229,7 @@ impl TileCheck<'_> {
                 let first = (c.first_entry, c.first_exit);
                 (first, c.turn_bits, c.rule)
             };
-            // A traffic light may have got another program.
+            // `set_program` may have given the traffic light another program.
             let program = self.simulation.rules.programs.get(usize::from(a.program));
             let has_program = a.rule != Rule::Signal
                 || program.is_some_and(|program| a.offset_ms < program.cycle_ms);
@@ -241,7 +243,7 @@ impl TileCheck<'_> {
             fixed(a) == fixed(b)
         };
         let entry = |(a, b): (&LinkEntry, &LinkEntry)| {
-            // A road may have become slower.
+            // `set_speed` may have made the road slower, but not faster than in the network.
             a.down == b.down && (b.free_flow_ms()..=1 << 30).contains(&a.free_flow_ms())
         };
         let cut =

@@ -168,8 +168,8 @@ fn run_until_interrupted(
                 ticks_owed as u32
             };
         ticks_owed -= ticks_owed.floor();
-        // Run for at most one frame, one window at a time. Remaining steps are run in the next
-        // frame.
+        // We run one window at a time, and stop when the frame is over, so that the page stays
+        // responsive. The next frame runs the ticks that remain.
         while ticks > 0
             && begun.elapsed() < FRAME
             && simulation.now_ms() < END_MS_MAX - 60 * TICK_MS
@@ -216,7 +216,8 @@ fn shared_state(simulation: &Simulation, control: Control) -> SharedState {
     }
 }
 
-/// Publishes a frame. It consists of seven 64-bit floats and one byte per road.
+/// Publishes a frame, which browsers fetch to update the page. It consists of seven 64-bit floats
+/// and one byte per road.
 ///
 /// The floats are the simulated time, the numbers of moving cars, waiting cars and finished trips,
 /// the two sums that the mean speed is computed from, and the number of control requests that the

@@ -19,7 +19,8 @@ pub(super) struct Light {
 /// The positions of the movements of an edge in the state strings.
 #[derive(Default)]
 pub(super) struct Letters {
-    /// The movements that turn around.
+    /// The positions of the movements that turn around, which we ignore unless the edge has no
+    /// other movement.
     pub around: Vec<usize>,
     pub others: Vec<usize>,
 }
@@ -72,7 +73,8 @@ impl Light {
             if greens.is_empty() {
                 greens = intervals(&self.phases, letters, 1, true);
             }
-            // Its green lasts as long as that of its movements on average.
+            // We then lengthen or shorten these intervals, so that the road has green for as long
+            // as its movements have on average.
             let one = |letter: &usize| intervals(&self.phases, &[*letter], 1, true).into_iter();
             let all = letters.iter().flat_map(one).map(|(from, to)| to - from);
             let mean = all.sum::<Ms>() / letters.len().max(1) as Ms;

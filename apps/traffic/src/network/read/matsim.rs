@@ -21,7 +21,8 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
         let name = element.name();
         match name.as_str() {
             "network" | "nodes" | "attributes" => {}
-            // Users attach attributes of their own. This one bans turns.
+            // Users attach attributes of their own, which we ignore. However, this attribute bans
+            // turns, so we count it as unused.
             "attribute" => {
                 if element
                     .get("name")?

@@ -98,7 +98,7 @@ fn is_device(of: &std::fs::Metadata) -> bool {
     of.file_type().is_char_device() || of.file_type().is_block_device()
 }
 
-/// No path of a device opens as a file here.
+/// Returns false, because on this system a device cannot be opened by a path like a file.
 #[cfg(not(unix))]
 fn is_device(_: &std::fs::Metadata) -> bool {
     false

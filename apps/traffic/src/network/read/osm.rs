@@ -127,7 +127,7 @@ struct Builder<'a> {
     all_way_stops: HashSet<u32>,
 }
 
-/// The part of a way between two junctions.
+/// The part of a way between two junctions, which becomes a link in each permitted direction.
 struct Section<'a> {
     way: &'a Way,
     part: u32,
@@ -168,7 +168,8 @@ impl<'a> Builder<'a> {
         match node.sign {
             Some(Sign::Lights(_)) => control = LIGHTS,
             Some(Sign::Stop(_) | Sign::AllWayStop) => _ = self.all_way_stops.insert(number),
-            // A give-way sign at the node of the junction does not say who must yield.
+            // A give-way sign at the node of the junction itself does not say which of the roads
+            // must yield, so we ignore it.
             Some(Sign::GiveWay(_)) => self
                 .raw
                 .unused
@@ -186,7 +187,8 @@ impl<'a> Builder<'a> {
         let (mut length_m, mut before, mut part) = (0.0, None, 0);
         let mut signs = Vec::new();
         for id in &way.nodes {
-            // An extract cuts ways at its border, so nodes outside it have no coordinates.
+            // A file with an extract of the map contains ways that cross its border. The nodes of
+            // these ways outside the border are missing, so we end the road there.
             let Some(&node) = self.places.get(id) else {
                 (last, before, length_m) = (None, None, 0.0);
                 signs.clear();

@@ -27,7 +27,8 @@ struct Edge {
 
 #[derive(Default)]
 struct Reading {
-    /// Whether to use lanes that passenger cars may not use.
+    /// Whether to use all lanes, including those that passenger cars may not use. We do so for
+    /// networks without any lane for passenger cars.
     any: bool,
     raw: RawNetwork,
     junctions: Numbers,
@@ -130,7 +131,8 @@ impl Reading {
                     self.unused.add("net lefthand");
                 }
             }
-            // These cannot change how cars drive in a queue model.
+            // We skip these elements without a note, because they cannot change how cars drive in a
+            // queue model.
             "location" | "type" | "param" | "neigh" | "restriction" => {}
             _ => self.unused.add(name),
         }
@@ -336,7 +338,7 @@ impl Reading {
         let index: Option<usize> = element.number("index")?;
         let response = element.get("response")?.unwrap_or_default();
         if let (Some(node), Some(index)) = (self.node, index) {
-            // The first movement is the last character.
+            // SUMO writes the bits in reverse order: the first movement is the last character.
             let mut bits = response.into_bytes();
             bits.reverse();
             self.nodes[node].responses.insert(index, bits);
@@ -373,7 +375,7 @@ impl Reading {
             // A negative index means that the light does not control this movement.
             let light = self.lights.entry(light).or_default();
             let letters = light.letters.entry(from).or_default();
-            // Hardly any car turns around.
+            // We leave out turns back into the same road, because hardly any car turns around.
             match element.get("dir")?.as_deref() {
                 Some("t") => letters.around.push(index),
                 _ => letters.others.push(index),
@@ -444,7 +446,7 @@ impl Reading {
     /// Returns the mean time inside the junction at the end of each edge, over its movements.
     fn inner_times(&self) -> Vec<Ms> {
         let mut sums = vec![(0.0, 0_u32); self.raw.links.len()];
-        // Hardly any car turns around.
+        // We leave out turns back into the same road, because hardly any car turns around.
         for connection in self.connections.iter().filter(|one| one.dir != "t") {
             let (mut seconds, mut lane) = (0.0, connection.via.as_deref());
             // A movement has at most two lanes inside a junction.
@@ -497,7 +499,8 @@ impl Reading {
             }
             "priority" | "priority_stop" => true,
             "right_before_left" | "left_before_right" => !node.responses.is_empty(),
-            // A traffic light that is off, or that the file does not define.
+            // This junction has a traffic light that is off, or that the file does not define. Cars
+            // then follow the right-of-way rules.
             kind => kind.starts_with("traffic_light") && !node.responses.is_empty(),
         };
         if !is_ruled {

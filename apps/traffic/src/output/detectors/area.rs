@@ -1,4 +1,5 @@
-//! The part of a lane area detector (E2) that needs the positions of all its cars, once per second.
+//! Lane area detectors (E2). In addition to what induction loops count, they need the positions of
+//! all cars on the detector once per second, for example to measure jams.
 
 use super::{Detector, Kind, Seen};
 use crate::network::Ms;
@@ -6,7 +7,7 @@ use crate::output::queue::Queue;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// The halt of a car on the detector.
+/// The halting time of a car on the detector.
 #[derive(Clone, Copy, Debug, Default)]
 struct Halt {
     /// The time for which the car has been slow without a break.
@@ -125,7 +126,8 @@ impl Area {
             halts.insert(car, halt);
         }
         jams.extend(jam);
-        // The halts that remain belong to cars that have left the detector.
+        // The loop above has moved the halts of all cars on the detector to `halts`. The halts that
+        // remain belong to cars that have left it.
         let gone = std::mem::replace(&mut self.halts, halts);
         self.ended.extend(gone.into_values());
         sums.cars += on_it;

@@ -22,7 +22,7 @@ use std::io::{self, Write};
 /// is 5 m long, as in SUMO.
 const CAR_SHARE: f64 = 2.0 / 3.0;
 
-/// A car that has not passed a detector, or whose times are known.
+/// The passage of a car over a detector. The car is still coming, or its times are known.
 #[derive(Clone, Copy, Debug)]
 enum Passage {
     /// A car on the link, with its number in the queue.
@@ -216,7 +216,8 @@ impl<W: Write> Detectors<W> {
         };
         let watches = self.by_link.get(&link).into_iter().flatten();
         let watches: Vec<usize> = watches.copied().collect();
-        // A car that is removed disappears, so its times so far must be read before it leaves.
+        // A car that [`remove`](crate::sim::Simulation::remove) takes off the road never reaches
+        // its end. We therefore read its times so far before we mark it as having left.
         let before: Vec<_> = watches
             .iter()
             .map(|&index| times(road, &self.watches[index]))

@@ -87,7 +87,8 @@ fn detector(
     unused: &mut Unused,
 ) -> Result<Option<Detector>, ReadError> {
     let is_loop = matches!(element.name().as_str(), "e1Detector" | "inductionLoop");
-    // `file` is not used, because all detectors of a kind are written to one file.
+    // We accept `file` without a note. It has no effect, because all detectors of a kind are
+    // written to one file.
     let common = [
         "id",
         "lane",
@@ -113,7 +114,8 @@ fn detector(
     unused.attributes(element, &[&common[..], own].concat())?;
     let name = element.need("id")?;
     let Some(lane) = element.get("lane")? else {
-        // A detector on several lanes in a row, which is counted by `attributes`.
+        // The detector has no single lane, because it covers several lanes in a row. We do not
+        // support this. `attributes` has already counted it as unused.
         return Ok(None);
     };
     let place = lane.rsplit_once('_').and_then(|(edge, lane)| {
@@ -127,7 +129,8 @@ fn detector(
     };
     let road = network.links()[link as usize];
     let length = f64::from(road.length_mm) / 1000.0;
-    // The lanes of a link are those for cars, so the last ones of the file may be missing.
+    // Our link has only the lanes for cars. If the file has more lanes, we move a detector on a
+    // missing lane to our last one.
     let lane = lane.min(road.lanes.max(1) - 1);
     let is_friendly = element.get("friendlyPos")?;
     let is_friendly = is_friendly.is_some_and(|text| matches!(text.as_str(), "1" | "true" | "yes"));

@@ -1,4 +1,4 @@
-//! Parsing the command line, the same way in every program.
+//! Parses the command line in the same way in every program.
 //!
 //! [`parse`] adds two subcommands, `completions SHELL` and `man`. You get both from the program
 //! itself, for example for a package, and no program has to implement them.

@@ -150,7 +150,8 @@ fn partial_name(name: &OsStr) -> OsString {
     partial
 }
 
-/// Returns the name of the target from a temporary name, or `None` for other names.
+/// Returns the name of the target that a temporary name belongs to, or `None` if the name is not
+/// that of a temporary file.
 fn target_name(partial: &OsStr) -> Option<&OsStr> {
     let name = partial.to_str()?.strip_suffix(".part")?;
     let (target, random) = name.rsplit_once('.')?;

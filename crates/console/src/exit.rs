@@ -197,7 +197,8 @@ fn end_by_signal(exit: Exit) {
         Exit::Terminated => SIGTERM,
         _ => return,
     };
-    // The signal would discard buffered output, so we flush it first.
+    // The signal ends the process at once and discards buffered output, so we flush the output
+    // first.
     let _ = io::Write::flush(&mut io::stdout());
     let _ = signal_hook::low_level::emulate_default_handler(signal);
 }

@@ -1,4 +1,5 @@
-//! The limit on the number of open files.
+//! The limit on the number of open files. Servers raise it when they start, because each connection
+//! needs a file.
 
 /// The smallest and the largest number of files that we reserve for purposes other than
 /// connections. Between these, we reserve a quarter of the limit.
@@ -17,7 +18,7 @@ pub fn allow_many() -> usize {
             current: limit.maximum,
             maximum: limit.maximum,
         };
-        // If the system does not allow it, the limit stays as it is.
+        // We ignore an error, because the program also works with the present limit.
         let _ = setrlimit(Resource::Nofile, raised);
         let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         usize::try_from(connections_within(allowed)).unwrap_or(usize::MAX)

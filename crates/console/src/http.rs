@@ -186,7 +186,7 @@ impl Answer {
         }
     }
 
-    /// Sends the answer, for HEAD without its body.
+    /// Sends the answer. For a HEAD request, sends the head only.
     fn send(self, stream: &mut dyn Write, is_head: bool) -> io::Result<()> {
         let head = format!(
             "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}Cache-Control: no-store\r\n\
@@ -228,7 +228,8 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // For example, the process has no free file descriptors. Some will be closed soon.
+            // The process may have no free file descriptors, for example. We wait a moment, because
+            // some will be closed soon.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };
@@ -252,7 +253,7 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
     }
 }
 
-/// Answers a connection for which there is no thread, without waiting for its request.
+/// Rejects a connection because too many others are open. Does not wait for its request.
 fn refuse(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     // If there were unread bytes when we close the connection, the system would reset it.

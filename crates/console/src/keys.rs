@@ -16,12 +16,14 @@ pub fn after_resize() {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
         let stdin = io::stdin();
-        // The kernel would stop a background process that sets the modes.
+        // We do this only in the foreground, because the kernel stops a background process that
+        // sets the modes.
         if tcgetpgrp(&stdin) != Ok(getpgrp()) {
             return;
         }
         if let Ok(modes) = tcgetattr(&stdin) {
-            // If the call fails, the waiting keys are reported with the next key, as without it.
+            // We ignore an error. In this case, the waiting keys are reported with the next key, as
+            // they would be without this workaround.
             let _ = tcsetattr(&stdin, OptionalActions::Now, &modes);
         }
     }

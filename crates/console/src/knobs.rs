@@ -72,8 +72,8 @@ impl Knobs {
     }
 }
 
-/// The largest number of workers that a flag accepts. A pool takes more. However, on the machines
-/// of today a larger number is a typing error.
+/// The largest number of workers that a flag accepts. A pool would accept more. However, on the
+/// machines of today a larger number is probably a typing error.
 const JOBS_MAX: usize = 4096;
 
 /// Parses a number of workers, `cores` or `pus`, for programs with a `--jobs` flag of their own.

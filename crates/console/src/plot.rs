@@ -101,7 +101,7 @@ impl Chart {
             .filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// Returns the ranges of the axes, which are never empty.
+    /// Returns the ranges of the axes. A range is never empty, so that we can divide by its length.
     fn range(&self) -> Range {
         let mut range = Range {
             x_min: f64::INFINITY,

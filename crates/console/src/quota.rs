@@ -1,4 +1,5 @@
-//! A quota of CPU time, as a container has it. We create a control group (cgroup) with the quota.
+//! Sets a quota of CPU time for a process, as a container does. With it, we measure and test
+//! programs under a quota. The quota belongs to a control group (cgroup) that we create for it.
 //!
 //! Note that you need permission to create a control group. Outside of containers, root has it.
 

@@ -1,4 +1,4 @@
-//! A signal sets the flag of every clone and does not end the process.
+//! Tests that a signal sets the flag of every clone and does not end the process.
 
 use creel_console::{Exit, Interrupt, exit_of};
 

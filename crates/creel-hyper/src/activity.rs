@@ -39,8 +39,8 @@ pub(crate) struct Activity {
     /// The number of reads, and its value at the last request.
     reads: AtomicUsize,
     reads_at_request: AtomicUsize,
-    /// Whether an answer is in progress, or a part of the last answer may still be in hyper's
-    /// buffer.
+    /// Whether hyper still has to write a part of an answer. It is set by a request, and cleared
+    /// when hyper's output buffer is empty and no answer is in progress.
     unsent: AtomicBool,
     /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicUsize,
@@ -169,16 +169,17 @@ pub(crate) enum State {
     Stuck,
     /// No complete request head arrived. On an opaque connection, nothing arrived.
     Waiting,
-    /// Nothing happened, and the connection is idle.
+    /// Nothing happened, and the connection is between two requests. hyper's buffers can be freed.
     Idle,
 }
 
-/// Adds to a counter that only one task writes. This avoids the cost of an atomic addition.
+/// Adds to a counter. A load and a store are enough, and cheaper than an atomic addition, because
+/// only the task of the connection writes the counter.
 fn count(counter: &AtomicUsize, more: usize) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// Counts an answer as in progress until this is dropped.
+/// A guard that counts an answer as in progress until it is dropped.
 struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
@@ -187,7 +188,7 @@ impl Drop for Answering {
     }
 }
 
-/// A service that tracks its requests on one connection.
+/// A service that records its requests and answers in the [`Activity`] of one connection.
 pub(crate) struct Tracked<S> {
     pub(crate) service: S,
     pub(crate) activity: Arc<Activity>,

@@ -34,7 +34,7 @@ const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(62);
 /// The longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
-/// The state that all connections share.
+/// The state that all connections of a server share: the service, the limits and hyper's settings.
 pub(crate) struct Shared<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
@@ -49,7 +49,7 @@ pub(crate) struct Shared<S> {
     pub(crate) http2: http2::Builder<Executor>,
 }
 
-/// Counts a connection as holding hyper's state until this is dropped.
+/// A guard that counts a connection as holding hyper's state until it is dropped.
 struct Awake<'a>(&'a AtomicUsize);
 
 impl<'a> Awake<'a> {
@@ -65,7 +65,7 @@ impl Drop for Awake<'_> {
     }
 }
 
-/// The limits for a connection without activity.
+/// The limits that apply to an HTTP/1 connection while it shows no activity.
 struct Watch<'a> {
     awake: &'a AtomicUsize,
     most_awake: usize,
@@ -124,12 +124,14 @@ where
             service: service.clone(),
             activity: Arc::clone(&activity),
         };
-        // We box hyper's state, so that an idle connection does not need memory for it.
+        // We box hyper's state and drop it when the connection is idle. Otherwise the future of the
+        // connection would reserve memory for it all the time.
         let _awake = Awake::new(&shared.awake);
         let serving = shared.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
-        // hyper's own timeout would arm a timer for each request.
+        // We check the limits ourselves once per interval, because hyper's own timeout would arm a
+        // timer for each request.
         let watch = Watch {
             awake: &shared.awake,
             most_awake: shared.most_awake,
@@ -184,7 +186,7 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         while Pin::new(&mut check).poll(cx).is_ready() {
             match activity.check(&mut seen) {
                 State::Idle if !is_stopping => return Poll::Ready(None),
-                // There is no request to wait for.
+                // During the shutdown, we end a connection that has no request in progress.
                 State::Idle | State::Waiting if is_stopping => return Poll::Ready(Some(End::Done)),
                 State::Waiting if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
                 State::Stuck if waited >= watch.stuck => return Poll::Ready(Some(End::NotRead)),

@@ -28,10 +28,11 @@ impl<S: Connection> Read for Io<S> {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: We write only bytes that were read, so we do not de-initialize any.
+        // SAFETY: Only initialized bytes are written to the buffer, so no byte becomes
+        // uninitialized.
         let place = unsafe { into.as_mut() };
         let read = ready!(self.0.poll_read_uninit(cx, place))?;
-        // SAFETY: `read` bytes were just read into the buffer.
+        // SAFETY: `poll_read` has just initialized the first `read` bytes of the buffer.
         unsafe { into.advance(read) };
         Poll::Ready(Ok(()))
     }
@@ -52,7 +53,8 @@ impl<S: Connection> Write for Io<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.shutdown_with(Shutdown::Write) {
-            // The other side has already closed the connection.
+            // This error means that the other side has already closed the connection, so there is
+            // nothing left to shut down.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }
@@ -123,9 +125,10 @@ impl<T: futures_io::AsyncRead + Unpin> Read for FuturesIo<T> {
         cx: &mut Context<'_>,
         mut into: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // SAFETY: We do not de-initialize any byte of the buffer.
+        // SAFETY: We only write initialized bytes to the buffer, so no byte becomes uninitialized.
         let place = unsafe { into.as_mut() };
-        // The implementation behind the trait may read the buffer, so we initialize it.
+        // The implementation behind the trait gets an ordinary slice, whose bytes it may read.
+        // Therefore we initialize the buffer first.
         place.fill(std::mem::MaybeUninit::new(0));
         let bytes = std::ptr::from_mut(place) as *mut [u8];
         // SAFETY: The buffer is valid because it was initialized above. Nothing aliases it, because

@@ -138,7 +138,7 @@ impl PerCore {
         }
         let mut stop = pin!(stop);
         poll_fn(|cx| {
-            // A server ends before `stop` only if it panics or its pool ends.
+            // A server that ends before `stop` has panicked, or its pool has ended.
             while let Poll::Ready(Some(ended)) = servers.poll_join_next(cx) {
                 rethrow(ended);
             }
@@ -152,7 +152,8 @@ impl PerCore {
     }
 }
 
-/// Resumes the panic of a server. A server whose pool has ended is not an error.
+/// Resumes the panic of a server, if it has panicked. We accept a server whose pool has ended,
+/// because the program may end pools at any time.
 fn rethrow(ended: Result<(), JoinError>) {
     if let Err(JoinError::Panicked(panic)) = ended {
         resume_unwind(panic.into_payload());

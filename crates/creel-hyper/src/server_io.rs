@@ -71,12 +71,14 @@ impl<T: Read + Unpin> Read for ServerIo<T> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.activity.end_turn_if_over() {
-            // We let other tasks run first.
+            // The connection has read enough for one turn, so we let other tasks run before it
+            // continues.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         if this.first.is_empty() {
-            // SAFETY: We do not de-initialize any byte of the buffer.
+            // SAFETY: We only write initialized bytes to the buffer, so no byte becomes
+            // uninitialized.
             let place = unsafe { into.as_mut() };
             let most = place.len().min(BYTES_PER_TURN);
             let mut part = ReadBuf::uninit(&mut place[..most]);
@@ -111,7 +113,8 @@ impl<T: Write + Unpin> Write for ServerIo<T> {
         written
     }
 
-    /// hyper calls this after it has written all of its output.
+    /// Flushes the stream. hyper calls this method after it has written all of its output, so we
+    /// record that hyper's output buffer is empty.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.activity.record_flush();
         Pin::new(&mut self.io).poll_flush(cx)

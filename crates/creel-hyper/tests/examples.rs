@@ -68,7 +68,7 @@ fn example() {
 /// An example in a process of its own, which is killed on drop.
 struct Running {
     process: Child,
-    /// We keep stdout open, so that the process can still print.
+    /// We keep the pipe open, because the process would otherwise fail when it prints.
     stdout: BufReader<ChildStdout>,
     address: SocketAddr,
 }

@@ -20,7 +20,7 @@ use retry::retry;
 
 /// The timeout of all waits. Only a hang takes this long.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
-/// A connection without a request is idle after this time.
+/// After this time, the server has noticed that a connection without a request is idle.
 const LONGER_THAN_IDLE: Duration = Duration::from_millis(2_500);
 const SHORTER_THAN_IDLE: Duration = Duration::from_millis(150);
 const CONNECTIONS: usize = 200;
@@ -155,7 +155,8 @@ fn an_idle_connection_takes_little_memory_and_still_works() {
     thread::sleep(LONGER_THAN_IDLE);
     stream.write_all(b" HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
     read_to(stream, "/c 0;");
-    // No bytes are sent in either direction, but these connections are not idle.
+    // No bytes are sent in either direction, but these connections are not idle, because their
+    // requests are not complete or not answered.
     ask(stream, "/slow");
     let head = b"POST /d HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n12";
     stream.write_all(head).unwrap();
@@ -188,7 +189,7 @@ fn few_connections_keep_their_buffers() {
     }
     let most = CONNECTIONS * IDLE_BYTES_MAX + 20 * 11_000;
     let each = ALLOCATED.load(Relaxed).saturating_sub(before);
-    // Later, all connections would be idle in any case.
+    // We check this early, because after a second or two all connections would be idle in any case.
     if begin.elapsed() < SHORTER_THAN_IDLE {
         assert!(each <= most, "{} bytes per connection", each / CONNECTIONS);
     }

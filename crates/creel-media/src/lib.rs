@@ -15,8 +15,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll};
 
-/// Polls an operation as part of the budget of the task that polls it, so that a task for which
-/// every operation is ready gives way to the others.
+/// Polls an operation and counts it in the budget of the task that polls it. Without the budget, a
+/// task whose operations are always ready would never give way to other tasks.
 #[inline]
 fn in_budget<T>(
     cx: &mut Context<'_>,

@@ -107,7 +107,8 @@ impl SendQueue {
             written.sender.take()
         };
         drop(written);
-        // Fails only while the thread ends.
+        // We ignore an error, because access fails only while the thread is ending. The memory is
+        // then freed.
         let _ = RECEIVERS.try_with(|kept| kept.replace(receivers));
         if let Some(waker) = sender {
             waker.wake();

@@ -16,7 +16,8 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A waker that is kept until an event. Its drop never panics.
+/// A waker that we keep until an event. Dropping it never panics, even if the waker's own drop
+/// does.
 #[derive(Debug)]
 pub(crate) struct StoredWaker(
     /// The waker, until it is woken or dropped.
@@ -24,14 +25,15 @@ pub(crate) struct StoredWaker(
 );
 
 impl StoredWaker {
-    /// Clones `waker`. Call this under no lock, and before you change the object that will keep the
-    /// waker.
+    /// Clones `waker`. The clone is code of the program and may panic. Therefore, call this while
+    /// you hold no lock, and before you change the object that will keep the waker.
     #[inline]
     pub(crate) fn new(waker: &Waker) -> Self {
         StoredWaker(Some(waker.clone()))
     }
 
-    /// Returns whether it wakes the same task as `waker`. It calls no code of the program.
+    /// Returns whether the stored waker wakes the same task as `waker`. You can call this under a
+    /// lock, because it calls no code of the program.
     #[inline]
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
         self.0.as_ref().is_some_and(|own| own.will_wake(waker))
@@ -85,7 +87,7 @@ impl WakerId {
 pub(crate) struct RunAll(Option<Box<dyn Any + Send>>);
 
 impl RunAll {
-    /// Runs `f`.
+    /// Runs `f`, and keeps its panic if it is the first one.
     pub(crate) fn run(&mut self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
             match self.0 {
@@ -113,8 +115,8 @@ impl RunAll {
     }
 }
 
-/// Calls code that may panic although no thread waits for it. The panic hook has then reported the
-/// panic, and the caller continues.
+/// Calls `f` and drops its panic, because nobody could receive it. The panic hook has already
+/// reported the panic by then.
 #[inline]
 fn quietly(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {

@@ -1,6 +1,8 @@
-//! Wakers of another executor that panic or call back when they are cloned, woken or dropped.
+//! Tests with wakers of another executor that panic, or call back into the object that keeps them,
+//! when they are cloned, woken or dropped.
 //!
-//! The objects of this crate that keep a waker meet each of these wakers, as those of `creel` do.
+//! Each object of this crate that keeps a waker is tested with each of these wakers. The tests of
+//! `creel` do the same for its objects.
 
 #[path = "../../creel/tests/deadline/mod.rs"]
 mod deadline;
@@ -79,11 +81,11 @@ fn a_send_queue_may_be_used_by_the_iterator_of_receivers() {
             receivers.inspect(|&to| written.push(b"another", [to])),
         );
     });
-    // The queue has room for the inner one.
+    // The queue has room for the datagram that the inner call writes.
     assert_eq!(queue.dropped(), 1);
 }
 
-/// Work that never has anything to do.
+/// Work whose steps are always pending.
 struct Nothing;
 
 impl Work for Nothing {
@@ -157,7 +159,7 @@ fn messages_that_panic_when_dropped_cost_no_other_side_its_wake() {
     assert!(rx.try_recv().map(std::mem::forget).is_ok());
 }
 
-/// Counts its drops.
+/// A value that counts how often it was dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {

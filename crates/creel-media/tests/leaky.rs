@@ -1,4 +1,4 @@
-//! The leaky channel: which messages it keeps and drops, and which tasks it wakes.
+//! Tests of the leaky channel: which messages it keeps and drops, and which tasks it wakes.
 
 use creel::channel::{RecvError, SendError, TryRecvError, TrySendError};
 use creel_media::leaky::{self, Leak, Receiver, Sender};

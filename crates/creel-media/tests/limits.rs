@@ -1,4 +1,4 @@
-//! The limits of the types: capacities, misuse, the budget of a task, and cancellation.
+//! Tests of the limits of the types: capacities, misuse, the budget of a task, and cancellation.
 
 use creel::net::UdpSocket;
 use creel::task::{self, unconstrained};
@@ -33,7 +33,8 @@ fn misuse_is_reported_at_the_caller() {
     let (files, own) = (Arc::new(Mutex::new(Vec::new())), thread::current().id());
     let (seen, before) = (Arc::clone(&files), take_hook());
     set_hook(Box::new(move |info| {
-        // Other tests of this program may panic at the same time.
+        // We record only the panics of this thread, because other tests of this program may panic
+        // at the same time.
         if thread::current().id() == own {
             let file = info.location().map(Location::file).unwrap_or_default();
             seen.lock().unwrap().push(file.to_string());

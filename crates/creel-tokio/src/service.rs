@@ -115,7 +115,7 @@ pin_project! {
     /// The body of a response of a [`TokioService`]. It is polled and dropped inside tokio's
     /// context, because it may contain timers.
     pub struct TokioBody<B> {
-        // It is `None` only while the body is being dropped.
+        // The inner body. It is `None` only while we drop it.
         #[pin]
         body: Option<B>,
         tokio: Tokio,

@@ -16,7 +16,8 @@ pin_project! {
     #[must_use = "futures do nothing unless awaited or spawned"]
     pub struct WithTokio<F> {
         tokio: Tokio,
-        // `None` after the future was ready. We drop it at once, inside the context.
+        // The inner future. It is `None` after it was ready, because we drop it at once, inside the
+        // context.
         #[pin]
         future: Option<F>,
     }

@@ -21,7 +21,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Reports whether it was dropped inside tokio's context.
+/// A value that reports whether it was dropped inside tokio's context.
 struct Dropped(mpsc::Sender<bool>);
 
 impl Drop for Dropped {
@@ -190,7 +190,7 @@ fn a_future_can_be_dropped_while_its_thread_ends() {
             const { RefCell::new(None) };
     }
     let ended = thread::spawn(|| {
-        // Variables that are used later are dropped earlier.
+        // Thread-local variables are dropped in the reverse order of their first use.
         KEPT.with_borrow_mut(|kept| *kept = None);
         let future = with_tokio(pending());
         drop(Tokio::global().enter());

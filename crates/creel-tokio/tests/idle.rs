@@ -12,12 +12,12 @@ use tokio::net::TcpListener;
 
 /// The name of the helper thread.
 const HELPER: &str = "creel-tokio";
-/// How long we watch the idle helper.
+/// The time for which we watch the idle helper.
 const WATCHED: Duration = Duration::from_millis(200);
 /// The most CPU time that the helper may use while we watch it.
 const CPU_TIME_MAX: Duration = Duration::from_millis(1);
 
-/// The CPU time of all threads with a name in nanoseconds, and how many there are.
+/// Returns the number of threads with this name, and the sum of their CPU times in nanoseconds.
 fn cpu_time(name: &str) -> (usize, u64) {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let of_name = tasks.filter_map(|task| {
@@ -34,7 +34,7 @@ fn cpu_time(name: &str) -> (usize, u64) {
 fn an_unused_helper_does_not_run() {
     assert_eq!(cpu_time(HELPER).0, 0, "it starts with the first use");
     let pool = Pool::builder().workers(1).build().unwrap();
-    // The task returns the handle of another one.
+    // The outer task returns the handle of the inner one, which we await below.
     #[expect(clippy::async_yields_async)]
     let waits = pool.spawn(with_tokio(async {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -42,7 +42,7 @@ fn an_unused_helper_does_not_run() {
         creel::task::spawn(with_tokio(async move { listener.accept().await.map(drop) }))
     }));
     let waits = pool.block_on(waits).unwrap();
-    // The helper may still be on its way to sleep.
+    // We wait before we measure, because the helper may not be asleep yet.
     thread::sleep(Duration::from_millis(20));
     let (helpers, before) = cpu_time(HELPER);
     thread::sleep(WATCHED);

@@ -13,7 +13,8 @@ use super::tree::{self, Object};
 const CELL: f64 = 34.0;
 const GAP: f64 = 6.0;
 const LINE: f64 = 16.0;
-/// The width of a character at the size of the font, with some reserve.
+/// The width of a character at the size of the font, with some reserve, because the viewer chooses
+/// the font.
 const LETTER: f64 = 6.6;
 const BADGE: f64 = 18.0;
 const BADGE_LETTER: f64 = 5.6;

@@ -9,7 +9,7 @@
 //! use creel_media::control::{Changes, Control, Ended, Flow, Trigger, Work};
 //! use std::{sync::Arc, task::{Context, Poll}};
 //!
-//! /// Three steps, and it is over.
+//! /// Work that consists of three steps.
 //! struct Steps(u32);
 //!
 //! impl Work for Steps {
@@ -22,10 +22,10 @@
 //! let pool = creel::Pool::builder().workers(1).build()?;
 //! let control = Arc::new(Control::new(Changes::default()));
 //! control.trigger(Trigger::Prepare)?;
-//! let task = pool.spawn(control.run(Steps(0))); // it waits
+//! let task = pool.spawn(control.run(Steps(0))); // waits for the start
 //! control.trigger(Trigger::Start)?;
 //! assert!(matches!(pool.block_on(task), Ok(Ended::Stopped)));
-//! assert!(control.trigger(Trigger::FlushStop).is_err()); // there is none to end
+//! assert!(control.trigger(Trigger::FlushStop).is_err()); // no flush has begun
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -60,7 +60,7 @@ impl Changes {
     }
 }
 
-/// The state of one task, shared by the code that controls the task and the task itself.
+/// The state of one task. The task itself and the code that controls it share this state.
 #[derive(Debug)]
 pub struct Control {
     inner: Mutex<Inner>,
@@ -70,7 +70,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// How often a flush has begun.
+    /// The number of flushes that have begun. A task that polls rarely notices by it that there was
+    /// a flush, even if the flush has ended.
     flushes: u64,
     /// The task's waker, from the time when the task reads the state until the next change.
     task: Option<StoredWaker>,
@@ -160,7 +161,8 @@ impl Control {
     /// [`Trigger::Prepare`] before you spawn the future.
     pub fn run<W: Work>(self: &Arc<Self>, work: W) -> Running<W> {
         let inner = lock(&self.inner);
-        // The work has not seen a flush that is under way.
+        // If a flush is under way, we subtract it, because the new work has not seen it. The first
+        // poll then flushes the work.
         let flushes = inner.flushes - u64::from(inner.state.is_flushing());
         Running {
             control: Arc::clone(self),
@@ -176,7 +178,7 @@ impl Control {
     /// Applies the result of the work to the state. If the trigger is not valid any more, other
     /// code has changed the state since, and that change remains in force.
     fn obey(&self, flow: Flow) {
-        // An error means that the state has been changed already.
+        // We ignore an error, because it means that other code has already changed the state.
         let _ = self.trigger(flow.trigger());
     }
 }
@@ -196,7 +198,7 @@ pub trait Work: Unpin {
     fn flush(&mut self) {}
 }
 
-/// The value of `seen` if the task has not read the state.
+/// The value of `seen` if the task has not read the state, or must read it again.
 const UNSEEN: u64 = u64::MAX;
 /// The maximum number of steps in one poll. It leaves time for other tasks if a source always has
 /// more data.
@@ -210,9 +212,9 @@ pub struct Running<W> {
     changes: Changes,
     /// The count of changes when the task last read the state.
     seen: u64,
-    /// The id of the waker that was stored in the control then.
+    /// The id of the waker that the task has stored in the control at that time.
     waker: Option<WakerId>,
-    /// The state that the task read then, and the number of flushes.
+    /// The state and the number of flushes that the task has read at that time.
     state: State,
     flushes: u64,
     work: W,
@@ -224,7 +226,8 @@ impl<W: Work> Running<W> {
         self.work
     }
 
-    /// Reads the state if any task of the group has changed. Returns how the task ended, if it has.
+    /// Reads the state if that of any task of the group has changed. If the task has ended, returns
+    /// how it ended.
     #[inline]
     fn poll_state(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();
@@ -238,14 +241,16 @@ impl<W: Work> Running<W> {
     fn look_again(&mut self, count: u64, cx: &mut Context<'_>) -> Option<Ended> {
         let before = self.flushes;
         (self.state, self.flushes) = self.control.poll_state(cx);
-        // We store these last, so that the state is read again if reading it panicked.
+        // We store these after reading the state. If reading panics, for example because a waker
+        // does, the next poll reads the state again.
         (self.seen, self.waker) = (count, Some(WakerId::of(cx.waker())));
         match self.state {
             State::Stopped | State::Unprepared => return Some(Ended::Stopped),
             State::Failed => return Some(Ended::Failed),
             _ => {}
         }
-        // The flush may have ended again since the last poll.
+        // We compare the numbers of flushes and not the states, because a flush may have begun and
+        // ended since the last poll.
         if self.flushes != before {
             self.work.flush();
         }
@@ -260,7 +265,8 @@ impl<W: Work> Future for Running<W> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
         let this = &mut *self;
         if this.waker != Some(WakerId::of(cx.waker())) {
-            // The future is now polled by another task, whose waker must be stored.
+            // Another task polls the future now. It must read the state again, because that stores
+            // its waker.
             this.seen = UNSEEN;
         }
         for _ in 0..STEPS_MAX {

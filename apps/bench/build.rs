@@ -36,7 +36,8 @@ fn set_variable(name: &str, value: Option<String>) {
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| output_of("git", arguments);
     for name in ["HEAD", "logs/HEAD"] {
-        // With the name of a missing file, Cargo would build everything each time.
+        // We name only files that exist, because Cargo runs this script before every build if a
+        // file is missing.
         if let Some(file) = git(&["rev-parse", "--git-path", name])
             && Path::new(&file).exists()
         {

@@ -99,8 +99,9 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
             continue;
         };
         comparison.conditions(before, section);
-        // The new report may have only some of the cases. Within a case, we list subjects that are
-        // missing in the new report.
+        // The new report may have only some of the cases of the old one, so we compare the cases of
+        // the new report. Within a case, we list the subjects of the old report that are missing in
+        // the new one.
         for case in section.cases() {
             let Some(old_case) = before.case(case.name) else {
                 continue;
@@ -457,7 +458,7 @@ mod tests {
 
     #[test]
     fn changes_below_the_between_process_factor_are_noise() {
-        // These samples have no noise.
+        // The samples of this report are all equal, so there is no noise.
         let sure = |times: f64| {
             let mut section = with_creel_at(50.0, 1);
             section.noise.clear();

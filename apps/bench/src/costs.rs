@@ -110,8 +110,8 @@ mod tests {
         let Costs([user, system, _, _, memory]) = meter.stop();
         drop(block);
         assert!(user + system > 0.01, "{user} {system}");
-        // The memory is NaN if the peak cannot be reset. Other tests may free memory at the same
-        // time.
+        // The memory is NaN if the peak cannot be reset. We expect less than we have allocated,
+        // because other tests may free memory at the same time.
         assert!(memory.is_nan() || memory > 16e6, "{memory}");
     }
 }

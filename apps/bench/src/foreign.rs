@@ -43,9 +43,9 @@ impl Foreign {
     }
 
     fn build(&self) -> Option<PathBuf> {
-        // The name is unpredictable, and the folder private. Otherwise, another user could prepare
-        // a program in it, which we would run. The folder stays, because cases run the program
-        // later.
+        // The name is unpredictable and the folder is private. Otherwise, another user could put a
+        // program into it, and we would run that program. We keep the folder, because cases run the
+        // program later.
         let name = format!("creel-bench-{}-", self.file);
         let folder = tempfile::Builder::new()
             .prefix(&name)

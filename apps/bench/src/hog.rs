@@ -47,7 +47,7 @@ impl Drop for Hog {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // The thread cannot panic, because it only spins.
+            // We ignore the result, because a thread that only spins cannot panic.
             let _ = thread.join();
         }
     }
@@ -97,7 +97,7 @@ impl Drop for Neighbours {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // The thread cannot panic, because it only computes and sleeps.
+            // We ignore the result, because a thread that only computes and sleeps cannot panic.
             let _ = thread.join();
         }
     }

@@ -340,7 +340,7 @@ fn line(section: &Section, shown: &Shown) -> Option<Line> {
     let ours = case.subject(&fill(shown.subject))?;
     let peer = |name: &&str| peer(&case, ours, &fill(name));
     let mut peers: Vec<_> = shown.peers.iter().filter_map(peer).collect();
-    // The best of all subjects may be in the list already.
+    // The best of all subjects may be one of the named peers. The table must show it only once.
     peers.dedup_by(|b, a| a.name == b.name);
     let in_readme = shown.in_readme.and_then(|label| {
         let best = case.best(|name| NOT_IN_README.iter().all(|none| !name.starts_with(none)))?;
@@ -378,7 +378,7 @@ fn peer(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Peer> {
 fn figure(subject: &SubjectView) -> String {
     let unit = &subject.first.unit;
     let figure = quantity(subject.first.median, unit);
-    // `quantity` prints the units of times and sizes, but not those of speeds.
+    // `quantity` prints the units of times and sizes, but not those of speeds, so we add them here.
     if unit.ends_with("/s") {
         format!("{figure} {unit}")
     } else {
@@ -422,7 +422,8 @@ fn short_table(report: &Report, lines: &[Line]) -> String {
 
 /// Returns the table of docs/benchmarks.md: for each row, Creel, its peers and the ratios.
 fn full_table(report: &Report, lines: &[Line], record: &str) -> String {
-    // Links are relative to the folder of the page.
+    // Links in Markdown are relative to the folder of the page, so we remove the folder from the
+    // path of the plot.
     let plot = PLOT.rsplit('/').next().unwrap_or(PLOT);
     let mut out = format!("![How many times better Creel is than each peer]({plot})\n\n");
     out += "| what | command | Creel | peers | Creel is better by |\n|---|---|--:|---|--:|\n";

@@ -87,7 +87,8 @@ pub fn run(cli: &Cli) -> anyhow::Result<Exit> {
     }
     let mut report = Report::default();
     let measured = run.measure_all(&mut report);
-    // Finish the reports even after an error, so that an hour of measuring is not lost.
+    // We finish the reports even after an error. Otherwise, an error could cost the results of an
+    // hour of measuring.
     let finished = match (&measured, report.sections.is_empty()) {
         (Err(_), true) => Ok(Exit::Done),
         _ => run.finish(&report),

@@ -9,7 +9,8 @@ fn bench(line: &[&str]) -> Output {
 
 #[test]
 fn json_has_the_documented_fields() {
-    // The command line accepts the former name of a workload, and reports keep it.
+    // The command line accepts the former name of a workload, and reports use the former name,
+    // because their format is stable.
     let output = bench(&[
         "iterate", "--case", "noop", "--quick", "--runs", "2", "--format", "json",
     ]);

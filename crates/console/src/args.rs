@@ -84,7 +84,8 @@ pub fn parse<P: Parser>() -> P {
         _ => None,
     };
     match written {
-        // A closed pipe is not an error, because the reader has what it needs. A full disk is one.
+        // A closed pipe is not an error, because the reader has what it needs. Other failures are
+        // errors, for example a full disk.
         Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: cannot write to stdout: {error}");
             std::process::exit(Exit::SomeFailed.code().into())
@@ -104,8 +105,9 @@ pub(crate) fn with_manuals(command: Command) -> Command {
         .about("Print the completion script for a shell")
         .arg(shell);
     let man = Command::new("man").about("Print the manual page");
-    // A program without subcommands of its own still requires its arguments. After a flag, `man`
-    // is an ordinary argument. Its help needs no `help` subcommand next to --help.
+    // A program without subcommands of its own still requires its arguments. In such a program,
+    // `man` after a flag is an ordinary argument, and a `help` subcommand next to `--help` is not
+    // needed.
     let of_one_verb = !command.has_subcommands();
     let has_optional_verb = !command.is_subcommand_required_set();
     command

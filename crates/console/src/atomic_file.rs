@@ -54,8 +54,8 @@ impl AtomicFile {
                 .open(&partial)
             {
                 Ok(file) => {
-                    // The lock shows other processes that this file is in use. Some file systems
-                    // have no locks, and work without them.
+                    // The lock shows other processes that this file is in use. We ignore an error,
+                    // because some file systems have no locks.
                     let _ = file.try_lock();
                     return Ok(Self {
                         file,

@@ -256,7 +256,8 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
 /// Rejects a connection because too many others are open. Does not wait for its request.
 fn refuse(mut stream: &TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
-    // If there were unread bytes when we close the connection, the system would reset it.
+    // We read what has arrived, because closing a connection with unread bytes would reset it, and
+    // the browser might lose our answer.
     let _ = stream.read(&mut [0; REQUEST_BYTES_MAX]);
     Answer::refused("503 Service Unavailable").send(&mut stream, false)
 }

@@ -54,7 +54,8 @@ impl Progress {
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bar = ProgressBar::with_draw_target(Some(total), target).with_style(style);
-        // The remaining time must keep falling while one long unit is running.
+        // The bar draws itself regularly, so that the remaining time keeps falling while one long
+        // unit is running.
         bar.enable_steady_tick(Duration::from_millis(250));
         Progress { bar }
     }
@@ -104,7 +105,8 @@ impl Progress {
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        // An unfinished bar must not stay on the terminal above an error message.
+        // We remove the bar, because an unfinished one must not stay on the terminal above an error
+        // message.
         self.bar.finish_and_clear();
     }
 }

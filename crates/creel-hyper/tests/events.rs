@@ -203,8 +203,8 @@ fn a_slow_reader_gets_its_whole_answer() {
         server.write_timeout(limit).until(stopped)
     });
     let mut stream = server.ask(b"GET /large HTTP/1.0\r\n\r\n");
-    // In three seconds the client reads more than the system's buffers hold, so the server can
-    // write.
+    // In three seconds, the client reads more than the system's buffers hold. The server can
+    // therefore write, and its write timeout does not expire.
     let mut piece = vec![0; LARGE / 16];
     for _ in 0..16 {
         stream.read_exact(&mut piece).unwrap();

@@ -218,8 +218,9 @@ fn bad_clients_leak_neither_files_nor_memory() {
     };
     bad(200);
     settle(open);
-    // We allow 8 MB, because the memory that the heap keeps varies. It is more if the server was so
-    // slow that many connections were open at once. A leak would grow with each thousand.
+    // We allow 8 MB, because the amount of free memory that the heap keeps varies. For example, the
+    // heap keeps more if the server was slow and many connections were open at once. A leak would
+    // grow with each thousand connections.
     let keeps_no_more = |_| {
         let held = pages();
         bad(1_000);
@@ -386,7 +387,7 @@ fn grpc_and_http_1_are_served_on_the_same_port() {
         }
     });
     assert!(server.get("/").starts_with("HTTP/1.0 "));
-    // Requests of which only the first bytes are those of the preface are not HTTP/2.
+    // A request that only begins like the preface of HTTP/2 is not HTTP/2.
     for begun in [
         "PRI * HTTP/1.1\r\nconnection: close\r\n\r\n",
         "PROPFIND / HTTP/1.0\r\n\r\n",

@@ -68,7 +68,7 @@ fn connections_stay_with_the_worker_that_accepted_them() {
             }
         }
         stop.send(()).unwrap();
-        // The server ends idle connections.
+        // Reading returns 0, because the server has ended the idle connections.
         for mut stream in streams {
             assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0);
         }
@@ -78,8 +78,8 @@ fn connections_stay_with_the_worker_that_accepted_them() {
     main.block_on(servers.until(stopped, |listener| serve(listener, service_fn(thread_name))));
     let used = client.join().unwrap();
     assert!(used.iter().all(|worker| workers.contains(worker)));
-    // The kernel chooses by a hash of the ports. That it chooses one listener for all connections is
-    // as likely as 64 equal coin tosses.
+    // The kernel chooses a listener by a hash of the ports. It is as unlikely that it chooses the
+    // same listener for all connections as that 64 coin tosses are all equal.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     assert!(workers.iter().all(|worker| used.contains(worker)));
     assert!(TcpStream::connect(address).is_err(), "a listener is open");

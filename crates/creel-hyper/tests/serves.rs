@@ -61,7 +61,8 @@ fn start(workers: usize) -> Running {
     let (sender, ended) = mpsc::channel();
     thread::spawn(move || {
         let pool = Pool::builder().workers(workers).build().unwrap();
-        // This is longer than any test waits for the shutdown.
+        // The limits of the server are longer than any test waits, so that no test passes because
+        // of a limit.
         let (long, server) = (10 * HANG_TIMEOUT, serve(listener, Tower(app())));
         let server = server.grace(long).head_timeout(long).write_timeout(long);
         pool.block_on(server.until(stopped));
@@ -231,7 +232,7 @@ fn an_incomplete_head_does_not_delay_the_shutdown() {
     first.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
     let mut some = [0; 512];
     assert!(retry(|| later.read(&mut some)).unwrap() > 0);
-    // The server has read the incomplete head before it answers this request.
+    // After the answer to this request, we know that the server has also read the incomplete head.
     assert!(server.get("/").ends_with("hello"));
     server.end();
 }
@@ -383,8 +384,8 @@ fn a_server_without_free_descriptors_recovers_when_some_are_closed() {
         let pool = Pool::builder().workers(1).build().unwrap();
         pool.block_on(serve(listener, service_fn(plain)).until(std::future::pending::<()>()));
     });
-    // Each connection takes two descriptors, one of the client and one of the server. In the end
-    // none is left to accept with.
+    // Each connection takes two descriptors of this process, one for the client and one for the
+    // server. In the end, no descriptor is left for the server to accept with.
     let mut clients = Vec::new();
     while let Ok(client) = TcpStream::connect(address) {
         clients.push(client);

@@ -288,7 +288,8 @@ impl<T> Sender<T> {
         match (pushed, message) {
             (Pushed::Full, Some(back)) => Err(TrySendError::Full(back)),
             (Pushed::Closed, Some(back)) => Err(TrySendError::Closed(back)),
-            // A message that the channel dropped is freed here, without the lock.
+            // If the channel has dropped a message, it is in `message` now. It is freed here,
+            // without the lock, because its drop is code of the program.
             _ => Ok(()),
         }
     }
@@ -364,7 +365,8 @@ impl<T> Receiver<T> {
             }
             let sender = message.is_some().then(|| inner.sender.take()).flatten();
             drop(inner);
-            // A panic here would cost the caller its message.
+            // We wake the sender without letting a panic of its waker through, because the panic
+            // would cost our caller its message.
             if let Some(waker) = sender {
                 waker.wake_quietly();
             }
@@ -388,7 +390,8 @@ impl<T> Receiver<T> {
         let closed = inner.closed;
         let sender = message.is_some().then(|| inner.sender.take()).flatten();
         drop(inner);
-        // A panic here would cost the caller its message.
+        // We wake the sender without letting a panic of its waker through, because the panic would
+        // cost our caller its message.
         if let Some(waker) = sender {
             waker.wake_quietly();
         }

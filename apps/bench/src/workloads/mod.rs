@@ -171,7 +171,7 @@ mod tests {
         for workload in ALL {
             let cases = (workload.cases)(&setting).unwrap();
             if cases.is_empty() {
-                // A program that this workload measures is not installed.
+                // A workload has no cases if the programs that it measures are not installed.
                 continue;
             }
             let there = |name: &str| cases.iter().any(|case| case.name == name);

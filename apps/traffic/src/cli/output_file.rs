@@ -35,7 +35,8 @@ impl OutputFile {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let special = there.is_ok_and(|there| !there.is_file());
-        // Writing through a symbolic link keeps the link and replaces the file that it points to.
+        // We follow symbolic links first. The output then replaces the file that a link points to,
+        // and the link itself stays.
         let path = if special {
             path.to_owned()
         } else {

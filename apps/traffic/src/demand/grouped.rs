@@ -24,7 +24,7 @@ pub(super) fn map_by_key<S: Send, T: Send>(
     let mut cars: Vec<u32> = (0..keys.len() as u32).collect();
     pool.sort_unstable_by_key(&mut cars, |&car| (keys[car as usize], car));
     let key_of = |place: usize| keys[cars[place] as usize];
-    // The cars of each task, and their distinct keys.
+    // Each task has a range of cars, and the list of the distinct keys of these cars.
     let mut tasks: Vec<(Range<usize>, Vec<u32>)> = Vec::new();
     for place in 0..cars.len() {
         let key = key_of(place);

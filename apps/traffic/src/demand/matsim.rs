@@ -22,7 +22,8 @@ pub(super) fn read(
     let mut persons = HashSet::new();
     let (mut selected, mut in_route, mut car) = (false, false, false);
     let mut end = None;
-    // The link of the last activity, and whether the leg after it still needs a route.
+    // `place` is the link of the last activity. `unrouted` is whether the leg after this activity
+    // still needs a route.
     let (mut place, mut unrouted) = (None::<String>, false);
     let mut itinerary: Option<Result<Itinerary, String>> = None;
     xml::each(text, |part| {

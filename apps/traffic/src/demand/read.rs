@@ -178,7 +178,8 @@ pub fn demand_with_progress(
     let router = routed.then(|| Router::new(pool, network));
     let itineraries = &reader.itineraries;
     let query = |_| router.as_ref().map(Router::query);
-    // Trips to the same destination share the search for their routes.
+    // We group the travellers by destination, because trips to the same destination share the
+    // search for their routes.
     let keys: Vec<u32> = itineraries
         .iter()
         .map(|itinerary| {

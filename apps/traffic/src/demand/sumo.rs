@@ -175,7 +175,8 @@ impl Reading<'_> {
             "containerCapacity",
         ];
         self.reader.unused.attributes(element, &known)?;
-        // All cars drive at the speed of the road, so a slower type is not represented.
+        // In our model, all cars drive at the speed of the road. A type that is slower than some
+        // road would change the result, so we count its `maxSpeed` as unused.
         let limit: Option<f64> = element.number("maxSpeed")?;
         if limit.is_some_and(|limit| limit * 1000.0 < f64::from(self.fastest_mm_s)) {
             self.reader.unused.add("vType maxSpeed");

@@ -62,8 +62,8 @@ impl Link {
             false => u64::from(LINK_TIME_MS_MIN),
         };
         let free = free.max(low);
-        // Newell's triangular fundamental diagram. One lane lets a car pass per reaction time plus
-        // spacing ÷ speed.
+        // We use Newell's triangular fundamental diagram. According to it, one car per lane can
+        // pass every reaction time plus spacing ÷ speed.
         let lane = reaction + rounded(spacing * 1000, speed);
         let headway = rounded(lane, lanes).max(u64::from(self.headway_ms));
         let headway = rounded(headway * 1_000_000, u64::from(physics.flow_ppm)).max(1);

@@ -176,8 +176,9 @@ pub(super) fn conflict(raw: &RawNetwork, a: (u32, u32), b: (u32, u32)) -> bool {
     if a.1 == b.1 {
         return true;
     }
-    // Around the junction, an incoming road begins a little to the left of the outgoing road of
-    // the same arm, as seen from the junction.
+    // We place the ends of all roads on a circle around the junction. Cars drive on the right, so
+    // the incoming road of an arm is a little to the left of its outgoing road, as seen from the
+    // junction.
     let place = |(from, to): (u32, u32)| {
         let (from, to) = (bearing(raw, from)? + 180.0, bearing(raw, to)?);
         Some(((from + 1.0).rem_euclid(360.0), (to - 1.0).rem_euclid(360.0)))
@@ -219,7 +220,8 @@ pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     if before.is_empty() {
         return ring;
     }
-    // A link whose junction has no other incoming link continues the loop as well.
+    // A link also continues the loop without a yield if its junction has no other incoming link,
+    // because there is no car to yield to.
     let mut incoming: Vec<(u32, u32)> = vec![(0, 0); raw.junctions.len()];
     for (index, link) in raw.links.iter().enumerate() {
         let count = &mut incoming[link.to as usize];

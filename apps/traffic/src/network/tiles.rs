@@ -212,7 +212,8 @@ fn breadth_first_order(raw: &RawNetwork) -> Vec<u32> {
     }
     let mut order = Vec::with_capacity(total);
     let mut taken = vec![false; total];
-    // Unvisited junctions next to a completed region, from which further regions can start.
+    // `seeds` has the unvisited junctions next to completed regions. The next region starts from
+    // one of them.
     let mut seeds = std::collections::VecDeque::new();
     let mut next = 0;
     while order.len() < total {

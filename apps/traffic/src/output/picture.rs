@@ -186,8 +186,8 @@ mod tests {
                 "{svg}"
             );
             let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
-            // For one column of pixels, sum up how far each pixel is from the background towards
-            // the road colour. The sum is the width of the line.
+            // In one column of pixels, we add up how far the colour of each pixel is on the way
+            // from the background to the road colour. The sum is the width of the line.
             let x = pixels.width() / 2 + 3;
             let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
             let [ground, full] = [BACKGROUND[0], 214].map(f32::from);

@@ -196,8 +196,8 @@ impl Queue {
         } = self.shape;
         let seconds = |since_ms: Ms| f64::from(now_ms - since_ms) / 1000.0;
         let mut index = (car - self.first) as usize;
-        // Start with the free-flow position. Then limit it by each car ahead in the same lane,
-        // beginning with the car itself, which is limited by the end of the link.
+        // We start with the position in free flow. Then we limit it by each car ahead in the same
+        // lane, beginning with the car itself, which is limited by the end of the link.
         let mut pos = self.driven_until(f64::from(now_ms) / 1000.0) - self.cars[index].entered;
         let mut drives = speed;
         let mut rows = 0.0;

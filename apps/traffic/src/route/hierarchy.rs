@@ -117,7 +117,8 @@ impl Hierarchy {
                 *weight = (*weight).min(time.max(1));
             }
         }
-        // For each arc, its shortest detour through a lower rank. Those of lower ranks are final.
+        // We compute the shortest detour of each arc through a lower rank. We go from the lowest
+        // rank upwards, so the times of the arcs of lower ranks are final.
         let mut arc_to = vec![0_u32; rank.len()];
         for middle in 0..rank.len() as u32 {
             for arc in self.arcs(middle) {

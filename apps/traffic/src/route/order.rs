@@ -122,8 +122,8 @@ impl Part {
                 .map(|local| (key(&local), local))
                 .collect();
             swept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            // The number of neighbours of each junction that the sweep has passed. From these we
-            // know the edges of both halves.
+            // For each junction, we count the neighbours that the sweep has passed. From these
+            // counts we know which junctions are at the edges of the two halves.
             let mut passed = vec![0_u32; count];
             let mut is_behind = vec![false; count];
             let (mut edge_behind, mut edge_ahead) = (0_usize, 0_usize);

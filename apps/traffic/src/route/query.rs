@@ -155,7 +155,8 @@ impl RouteQuery {
         self.set(centre, 0, false);
         match &router.search {
             Search::Hierarchy(hierarchy, weights) => {
-                // The ranks above the centre get their distances through lower ranks.
+                // From the centre, we go upwards from parent to parent. These are all ranks that
+                // can be reached through arcs to higher ranks.
                 let mut low = centre;
                 loop {
                     let distance = self.distance(low);

@@ -121,7 +121,8 @@ impl Work<'_> {
         if arrived < 2 {
             return;
         }
-        // Cars that arrive from the same link at the same instant are ordered by their number.
+        // We order cars that arrive from the same link at the same instant by their number, because
+        // the order must not depend on the tiles.
         let mut begin = 0;
         while begin + 1 < due_events.len() {
             let alike = |a: u64, b: u64| a >> 32 == b >> 32;

@@ -428,8 +428,8 @@ impl Simulation {
             .iter_mut()
             .filter_map(|tile| tile.recorded_events.as_mut());
         let mut all: Vec<Event> = recordings.flat_map(|events| events.drain(..)).collect();
-        // The sort is stable. All events of one car at one instant happen in one tile, which
-        // records them in order.
+        // The sort is stable, so events of one car at one instant keep their order. This order is
+        // right, because all of them happen in one tile, which records them in order.
         all.sort_by_key(|event| (event.at_ms, event.car));
         all
     }

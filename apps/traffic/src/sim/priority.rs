@@ -73,7 +73,7 @@ impl Foe {
         if mean_ms == 0 {
             return 0;
         }
-        // The share of the capacity of the lane that is used, in thousandths.
+        // We first need the share of the lane's capacity that is used, in thousandths.
         let headway = u64::from(headway_ms);
         let used = (headway * 1000 / u64::from(mean_ms)).min(850);
         let (mut power, mut sum) = (headway * 1000, 0);
@@ -343,7 +343,8 @@ impl Tile {
         }
         let stride = self.stride(entry, first);
         let mut differ = false;
-        // The first waiter that no other one outranks, and the one with the lowest tag.
+        // Among the waiters that no other waiter outranks, `oldest` is the first one, and `lowest`
+        // is the one with the lowest tag.
         let (mut oldest, mut lowest) = (None, None::<(u32, (u16, u16))>);
         let mut before = last;
         loop {

@@ -297,8 +297,8 @@ impl TileCheck<'_> {
     fn cars(&self) -> Option<()> {
         let (tile, simulation, now) = (self.tile, self.simulation, self.now());
         let roads = simulation.network.links();
-        // The time at which the car entered its link, and the rest of its route from the end of the
-        // link.
+        // A car on a link is valid if the time at which it entered the link and the rest of its
+        // route are valid. The route continues at the end of the link.
         let drives = |car: Car| {
             let link = tile.link_of_exit(car.exit);
             let since = car.at.checked_sub(simulation.current_free_flow_ms(link));

@@ -198,7 +198,8 @@ fn language(info: &str) -> &str {
 /// Parses all calls of the program in a line of shell.
 fn check_line(command: &Command, line: &str, wrong: &mut dyn FnMut(String)) {
     for words in calls(command.get_name(), line) {
-        // The documents also write names in this way, for example `creel [sticky, adaptive]`.
+        // The documents also write names of subjects as code, for example
+        // `creel [sticky, adaptive]`. We must not parse these as commands.
         let is_argument =
             |word: &String| word.starts_with(|c: char| c == '-' || c.is_ascii_lowercase());
         if words.get(1).is_some_and(|word| !is_argument(word)) {
@@ -222,7 +223,8 @@ fn check_line(command: &Command, line: &str, wrong: &mut dyn FnMut(String)) {
             }
             continue;
         }
-        // A code span may leave out what a command requires.
+        // A code span in a text may leave out arguments that the command requires, so we do not
+        // report missing ones.
         let complete = |kind| {
             !matches!(
                 kind,
@@ -264,7 +266,7 @@ fn calls(program: &str, line: &str) -> Vec<Vec<String>> {
     let line = line.strip_prefix("$ ").unwrap_or(line);
     let mut calls = Vec::new();
     for mut words in simple_commands(line) {
-        // An example of cargo has the arguments of the program after `--`.
+        // In an example with `cargo run`, the arguments of the program come after `--`.
         if words.first().is_some_and(|word| word == "cargo") {
             let package = words.iter().position(|word| word == "-p");
             let package = package.and_then(|at| words.get(at + 1)).cloned();
@@ -297,7 +299,8 @@ fn calls(program: &str, line: &str) -> Vec<Vec<String>> {
             .take_while(|word| is_variable(word) || *word == "time")
             .count();
         words.drain(..skip);
-        // The commands that `creel` runs come after `--`.
+        // If a command of `creel` runs another program, that program and its arguments come after
+        // `--`.
         let wrapped = words
             .iter()
             .position(|word| word == "--")

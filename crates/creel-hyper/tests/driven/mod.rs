@@ -35,7 +35,8 @@ impl Driven {
             });
             run(pool);
         });
-        // The pool sends the first message before any second has passed.
+        // We wait for the first message, which the pool sends when it is ready, before any second
+        // has passed.
         seconds.recv_timeout(HANG_TIMEOUT).unwrap();
         Driven { clock, seconds }
     }

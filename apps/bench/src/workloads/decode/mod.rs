@@ -99,8 +99,8 @@ fn case(
     workers: usize,
 ) -> Case {
     let (format, size) = what;
-    // The first sample creates the weights, and a token of the largest model takes longer than a
-    // sample.
+    // The overhead includes the time for creating the weights in the first sample. A token of the
+    // largest models takes longer than a sample, so their overhead is longer.
     let with_overhead_ms = if size < 2048 { 30 } else { 600 };
     let subjects = subjects::all(
         move || Model::new(format, size),

@@ -88,7 +88,8 @@ where
             for _ in 0..workers {
                 scope.spawn(|| {
                     loop {
-                        // A waiting worker holds the lock, so the other workers wait for the lock.
+                        // The worker that waits for a job holds the lock, and the other workers
+                        // wait for the lock.
                         let job = receive
                             .lock()
                             .expect("no thread panics while it holds the lock")

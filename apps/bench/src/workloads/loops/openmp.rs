@@ -29,7 +29,8 @@ where
 {
     Subject::new("OpenMP static", move |plan| {
         let (items, each) = (&work.items, &work.each);
-        // An uncontended lock costs a few nanoseconds per share.
+        // Each share has a lock, because safe code cannot lend it to a C library. The lock costs
+        // only a few nanoseconds per share, because only one thread takes it.
         let shares: Vec<Mutex<Vec<T>>> = items
             .chunks(items.len().div_ceil(workers))
             .map(|share| Mutex::new(share.to_vec()))
@@ -47,14 +48,16 @@ where
 
 fn for_each_share<R: Fn(usize) + Sync>(threads: c_int, run: &R) {
     let context = std::ptr::from_ref(run).cast_mut().cast::<c_void>();
-    // SAFETY: `context` is made from `run`, which outlives the call, and `share::<R>` turns it back
-    // into an `&R`. All threads only share it, which is sound because `R: Sync`. A panic aborts the
-    // process, because `share` is `extern "C"`.
+    // SAFETY: validity: `context` is made from `run`, which outlives the call, and `share::<R>`
+    // turns it back into an `&R`. Aliasing: the threads have only shared references to `run`, which
+    // is sound because `R: Sync`. A panic cannot unwind into C, because `share` is `extern "C"` and
+    // aborts the process.
     unsafe { creel_bench_openmp_shares(threads, threads, share::<R>, context) };
 }
 
 extern "C" fn share<R: Fn(usize) + Sync>(context: *mut c_void, index: c_int) {
-    // SAFETY: `for_each_share` made `context` from an `&R` that lives until its call returns.
+    // SAFETY: validity: `for_each_share` made `context` from an `&R` that lives until its call
+    // returns. Aliasing: there are only shared references to the target.
     let run = unsafe { &*context.cast::<R>() };
     run(index as usize);
 }

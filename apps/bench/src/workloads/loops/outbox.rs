@@ -121,8 +121,8 @@ fn two_buckets(plan: &Plan) -> f64 {
             used: 0,
         })
     };
-    // The indexes are the half of the sender and the half of the receiver. Each lock is taken once
-    // per phase, without contention.
+    // The first index is the half of the sender, and the second one is the half of the receiver. A
+    // thread takes each of its locks once per phase, and never waits for it.
     let buckets = [[bucket(), bucket()], [bucket(), bucket()]];
     let sorted: [Epoch; 2] = Default::default();
     let side = |half: &mut Half| {
@@ -154,8 +154,9 @@ fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
         let receiver = receiver_of(message);
         let is_high = receiver >= ITEMS / 2;
         let place = (receiver - if is_high { ITEMS / 2 } else { 0 }) as u32;
-        // An index is beyond the end only if all messages so far belong to this bucket. Then the
-        // other bucket gets the rest.
+        // A half has as many messages as a bucket has places. Therefore no index is beyond the end
+        // of its bucket here, and `min` never changes one. It only shows the compiler that the
+        // access is within bounds.
         lows[in_low.min(ITEMS / 2 - 1)] = (place, message);
         highs[in_high.min(ITEMS / 2 - 1)] = (place, message);
         in_low += usize::from(!is_high);

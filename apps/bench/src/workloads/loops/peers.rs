@@ -125,7 +125,8 @@ where
             Ok(pool.install(|| measure_inside(&in_install, plan)))
         }),
         Subject::new("rayon items on its caller", move |plan| {
-            // The thread belongs to the pool until it ends, so each sample has a thread of its own.
+            // With `use_current_thread`, a thread belongs to its pool until the thread ends.
+            // Therefore each sample calls from a new thread.
             thread::scope(|scope| {
                 let caller = scope.spawn(|| {
                     let builder = ThreadPoolBuilder::new().num_threads(workers);

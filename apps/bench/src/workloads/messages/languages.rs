@@ -144,7 +144,8 @@ pub fn subjects(job: Job, workers: usize, quick: bool) -> Vec<Subject> {
         }
         let name = format!("{} {workers} workers", language.name);
         Some(Subject::with_metrics(name, move |plan: &Plan| {
-            // A compiler with an unsuitable version should not end the run, so the values are NaN.
+            // The build fails if the version of the compiler is unsuitable. This should not end the
+            // whole run, so we return NaN for all values.
             let Some(folder) = language.foreign.built() else {
                 let metrics = if case == "chain" {
                     cost::METRICS.len()

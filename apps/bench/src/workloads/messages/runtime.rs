@@ -91,8 +91,8 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         if ON_CALLER {
             self.0.block_on(future)
         } else {
-            // Spawn the future first, because tokio's block_on polls it on a thread that is not a
-            // worker, which is much slower.
+            // We spawn the future and await its handle, because tokio's `block_on` polls its future
+            // on a thread that is not a worker. This would be much slower.
             let task = self.0.spawn(future);
             self.0.block_on(task).expect("the task does not panic")
         }

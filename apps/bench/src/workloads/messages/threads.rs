@@ -18,7 +18,8 @@ pub fn subjects(length: u64) -> Vec<Subject> {
     let subject = |stack: usize| {
         let name = format!("threads, stacks of {stack} KiB");
         Subject::with_metrics(name, move |plan| {
-            // The first pass shows whether the system allows this many threads.
+            // We make one pass before the measurement. It returns an error if the system does not
+            // allow this number of threads.
             chain(length, stack)?;
             Ok(cost::sampled(plan, length, || {
                 chain(length, stack).expect("the system allowed as many threads before");
@@ -35,8 +36,8 @@ fn chain(length: u64, stack_kib: usize) -> anyhow::Result<()> {
         for _ in 0..length {
             let (next, right) = mpsc::channel();
             let forward = move || {
-                // If the system refuses a thread, the senders are dropped one after another, and
-                // each thread ends.
+                // Receiving fails if the system has refused a thread further on. Each thread then
+                // ends and drops its sender, which ends the next one.
                 if let Ok(number) = right.recv() {
                     let _ = left.send(number + 1);
                 }

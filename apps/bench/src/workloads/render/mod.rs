@@ -45,7 +45,7 @@ const METRICS: [Metric; 4] = [
         name: "peak memory",
         unit: "B",
     },
-    // The energy of the whole machine, if its counters can be read.
+    // The energy is that of the whole machine. It is unknown if the counters cannot be read.
     Metric {
         name: "energy",
         unit: "J",

@@ -118,7 +118,8 @@ fn subjects(workers: usize, sample: Sample, count: usize, bytes: usize) -> Vec<S
         (format!("{tokio}, time-outs"), Runtime::TokioGraceful),
     ]
     .into_iter()
-    // One pool with one worker is the same as the first subject.
+    // With one worker, one pool per core would be the same as the first subject, so we leave it
+    // out.
     .filter(|(_, runtime)| workers > 1 || !matches!(runtime, Runtime::CreelPerCore))
     .map(|(name, runtime)| {
         let request = Request {

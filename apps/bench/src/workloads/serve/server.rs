@@ -209,7 +209,7 @@ fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
     };
     let runtime = builder.worker_threads(workers).enable_all().build()?;
     let serve = async move {
-        // Use the same backlog as Creel's listener. tokio's own bind uses 128, and a client that
+        // We use the same backlog as Creel's listener. tokio's own bind uses 128, and a client that
         // finds the backlog full waits a second before it tries again.
         let socket = tokio::net::TcpSocket::new_v4()?;
         socket.bind(([127, 0, 0, 1], 0).into())?;

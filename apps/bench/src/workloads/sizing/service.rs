@@ -107,7 +107,8 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     let share = cores.map_or(1.0, |cores| cores / setting.workers as f64);
     let rates = RATES.map(|rate| (rate as f64 * setting.workers as f64 * share) as usize);
     let many = setting.workers * super::TOO_MANY;
-    // The options of `creel run`, if the service runs under it, and the options of GHC's runtime.
+    // Each way has a name, the options of `creel run` (or `None` if the service runs without it),
+    // and the options of GHC's runtime.
     let ways: [(String, Option<&[&str]>, String); 8] = [
         ("creel run, count alone".into(), Some(&[]), String::new()),
         (
@@ -117,7 +118,8 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         ),
         (
             format!("mask alone, {many} threads"),
-            // `creel run` does not change a variable that is set already.
+            // The number of threads is set in a variable, and `creel run` does not change a
+            // variable that is already set. Only the mask remains of what it does.
             Some(&["--placement", "cores"]),
             format!("-N{many}"),
         ),
@@ -167,7 +169,8 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         subjects: subjects.into(),
     };
     if cores.is_some() {
-        // The case without a quota shows the effects of the garbage collector and of the mask.
+        // We leave out the other ways here, because the case without a quota already shows the
+        // effects of the garbage collector and of the mask.
         case.retain_subjects(|name| {
             name == "creel run, count alone" || name.starts_with("as it is")
         });

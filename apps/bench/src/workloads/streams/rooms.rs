@@ -84,7 +84,7 @@ fn talk(legs: usize, on: SocketAddr, over: &AtomicBool) -> anyhow::Result<()> {
             packet[4..8].copy_from_slice(&(n * 160).to_be_bytes());
             packet[8..12].copy_from_slice(&(leg as u32).to_be_bytes());
             let room = SocketAddr::new(on.ip(), on.port() + (leg / LEGS_A_ROOM) as u16);
-            // Sending fails until the rooms are open. We ignore this.
+            // We ignore errors, because sending fails until the rooms are open.
             let _ = sockets[leg].send_to(&packet, room);
             sent += 1;
         }

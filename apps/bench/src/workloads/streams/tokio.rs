@@ -85,7 +85,8 @@ fn in_place(window: Window, index: usize, streams: usize) {
 
 fn by_channel(window: Window, index: usize, streams: usize) {
     let (sender, mut receiver) = mpsc::channel::<Buffer>(CHANNEL);
-    // Return the buffers, so that their memory is used again as in Creel.
+    // A second channel returns the buffers to their source, so that it uses their memory again.
+    // Creel does the same.
     let (back, mut spare) = mpsc::channel::<Buffer>(CHANNEL);
     tokio::spawn(async move {
         let (mut interval, mut due) = pace(&window, index, streams);
@@ -106,7 +107,7 @@ fn by_channel(window: Window, index: usize, streams: usize) {
             HISTOGRAMS.with_borrow_mut(|histograms| {
                 sink.take(&window, histograms, &buffer);
             });
-            // If the channel is full or closed, the buffer is freed.
+            // We ignore an error. If the channel is full or closed, the buffer is simply freed.
             let _ = back.try_send(buffer);
         }
     });

@@ -54,7 +54,8 @@ pub fn cases(setting: &Setting) -> Vec<Case> {
                 .map(|(side, subjects)| case(setting, format!("UDP {side}, {name}"), subjects))
         })
         .collect();
-    // Ten clients get a tenth of the streams, so that the number of packets is the same.
+    // In the case with ten clients, there is a tenth of the streams, so that the relay sends the
+    // same number of packets in both cases.
     for clients in [1, 10] {
         let relays = vec![creel_relay(clients), bare_relay(clients)];
         cases.push(case(setting, format!("UDP relay 1:{clients}"), relays));

@@ -126,7 +126,8 @@ impl Scene {
             city.run(ticks);
             run += ticks;
         });
-        // The sums are over all calls including the warm-up, so divide by the number of calls.
+        // The sums cover all calls including those of the warm-up. Therefore we divide them by the
+        // number of calls, and not by the time of the sample.
         let calls = f64::from((run - start) / ticks);
         let after = city.sums();
         let rate = |amount: f64| amount / calls / (ns / 1e9);
@@ -234,7 +235,8 @@ fn run(setting: &Setting, scene: &Later<Scene>) -> Case {
             },
         ],
         compared: true,
-        // Each sample creates and fills a city, which takes time.
+        // The overhead is the time for creating a city and filling it with cars, which each sample
+        // does.
         plan: setting
             .plan(250, 750)
             .with_overhead_ms(if setting.quick { 250 } else { 4_000 }),

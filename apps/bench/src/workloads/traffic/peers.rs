@@ -90,7 +90,7 @@ struct Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // If this fails, the files stay in the folder for temporary files, which does no harm.
+        // We ignore an error, because files that stay in the folder for temporary files do no harm.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -87,8 +87,8 @@ struct Control {
 impl Watch {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install().context("cannot install a handler for Ctrl-C")?;
-        // Open the port first, because a user whose port is taken should not have to wait for the
-        // network to load.
+        // We open the port before we load the network. If the port is in use, you see the error at
+        // once.
         let listener = http::listen(self.port)?;
         let pool = self
             .knobs

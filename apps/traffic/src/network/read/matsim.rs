@@ -95,7 +95,7 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                     "type",
                 ];
                 raw.unused.attributes(&element, &known)?;
-                // A road without capacity is closed.
+                // A road with a capacity of 0 is closed, so we leave it out.
                 if element.number::<f64>("capacity")? == Some(0.0) {
                     raw.unused.add("link capacity=0 (closed, so left out)");
                     return Ok(());

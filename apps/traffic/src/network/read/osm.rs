@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
                 self.round.push(link);
             }
             for (index, &(at, sign)) in signs.iter().enumerate() {
-                // A sign for both directions belongs to the nearer end.
+                // If a sign does not name a direction, we assign it to the nearer end of the road.
                 let left = if against == 0 { length_m - at } else { at };
                 let is_near = left <= AHEAD_M && (left <= length_m / 2.0 || sign.is_directed());
                 if !(is_near && sign.applies(against == 1)) {

@@ -61,8 +61,8 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
     if !raw.links.is_empty() {
         return Ok(raw);
     }
-    // The network is not for passenger cars, for example because it consists of rails. Then we use
-    // all lanes, and report it.
+    // The network has no lane for passenger cars, for example because it consists of rails. In this
+    // case we use all lanes, and report that.
     let mut raw = read_open(text, true)?;
     if !raw.links.is_empty() {
         raw.unused
@@ -284,7 +284,8 @@ impl Reading {
             return Ok(());
         };
         let mut seconds: f64 = element.number("duration")?.unwrap_or(0.0);
-        // A phase of an actuated light ends early if no further cars come.
+        // A phase of an actuated light ends early if no further cars come. We therefore use its
+        // shortest duration.
         let shortest: Option<f64> = element.number("minDur")?;
         seconds = shortest.filter(|_| light.is_actuated).unwrap_or(seconds);
         if seconds.is_nan() || seconds < 0.0 {
@@ -293,7 +294,8 @@ impl Reading {
         if !light.add_phase(seconds, element.need("state")?.into_bytes()) {
             self.unused.add("phase duration (beyond 11 days)");
         }
-        // The limits of a phase matter for actuated lights only, which are counted already.
+        // We accept the limits of a phase without a note. They matter only for actuated lights, and
+        // we already count those as unused.
         let known = [
             "duration",
             "state",

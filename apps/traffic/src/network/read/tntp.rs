@@ -155,8 +155,8 @@ impl Tntp {
                 approach: 0,
             }
         };
-        // The simulation computes delays from queues, and it has no nodes that through traffic must
-        // avoid.
+        // We count these as unused, because the simulation computes delays from queues and not from
+        // the volume-delay function, and because it lets through traffic use every node.
         let mut unused = Unused::default();
         let delayed = self.links.iter().filter(|link| link.b > 0.0).count();
         unused.add_many("link b and power", delayed as u64);

@@ -87,7 +87,8 @@ impl Area {
         sums.samples += 1;
         let (mut on_it, mut covered) = (0, 0.0);
         let mut halts = BTreeMap::new();
-        // The jam that is being followed upstream: its cars, its front and its rear.
+        // We go through the cars against the direction of travel. `jam` is the jam that we are in:
+        // its number of cars, its front and its rear.
         let mut jam: Option<(u32, f64, f64)> = None;
         let mut jams = Vec::new();
         for (car, road) in cars.zip(road.into_iter().cycle()) {

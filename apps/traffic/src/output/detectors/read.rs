@@ -154,7 +154,7 @@ fn detector(
     if is_friendly {
         (from_m, to_m) = (from_m.clamp(0.0, length), to_m.clamp(0.0, length));
     }
-    // SUMO rounds positions to centimetres.
+    // SUMO rounds positions to centimetres, so we allow a difference of one centimetre.
     let fits = from_m >= -0.01 && to_m <= length + 0.01 && (is_loop || from_m < to_m);
     if !fits {
         return Err(element.error(format!(

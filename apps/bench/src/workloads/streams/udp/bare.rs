@@ -166,7 +166,8 @@ pub fn start_rtp(ports: Arc<Ports>) -> anyhow::Result<Running> {
             send_each(&ports, streams, &mut packet, |stream, packet| {
                 let sequence = sequences[stream];
                 sequences[stream] = sequence.wrapping_add(1);
-                // Version 2, payload type 11, which is L16. Source: RFC 3550 section 5.1.
+                // The first two bytes of an RTP header are the version, which is 2, and the payload
+                // type. Type 11 is L16. Source: RFC 3550 section 5.1, and RFC 3551 section 6.
                 packet[..2].copy_from_slice(&[0x80, 11]);
                 packet[2..4].copy_from_slice(&sequence.to_be_bytes());
                 let timestamp = u32::from(sequence) * BUFFER_SAMPLES as u32;
@@ -226,8 +227,8 @@ pub fn start_relay(ports: Arc<Ports>, clients: Vec<SocketAddr>) -> anyhow::Resul
                     )?;
                 }
                 running.count(pairs.len());
-                // Check for the end here, too, because packets may arrive faster than the relay
-                // sends.
+                // We also check for the end here. If packets arrive faster than the relay can send,
+                // this loop would otherwise never end.
                 if lengths.len() < BATCH || !running.goes_on() {
                     break;
                 }

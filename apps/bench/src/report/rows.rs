@@ -40,8 +40,7 @@ pub struct Row {
     /// verdict.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// The values of the first metric, one per round. They are needed to compare two reports. Rows
-    /// of other metrics have none.
+    /// The values of the first metric by round. Other metrics have none.
     #[serde(
         default,
         skip_serializing_if = "Vec::is_empty",

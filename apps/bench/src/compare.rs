@@ -36,7 +36,8 @@ const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 /// detect a change by this factor, so that you see how sensitive the whole comparison is.
 const DETECTABLE_FACTOR: f64 = 2.0;
 
-/// The differences of two reports.
+/// The result of comparing two reports: the differences, and the conditions that make them more or
+/// less certain.
 #[derive(Debug, Default)]
 pub struct Comparison {
     /// The conditions that differ although they must match, one per line. For example, both runs
@@ -88,7 +89,8 @@ struct Candidate {
     floors: [f64; 3],
 }
 
-/// Compares all cases and subjects that both reports have.
+/// Compares all cases and subjects that both reports have, and returns the differences that exceed
+/// the noise.
 pub fn reports(old: &Report, new: &Report) -> Comparison {
     let mut comparison = Comparison::default();
     let mut candidates = Vec::new();
@@ -328,7 +330,7 @@ impl Comparison {
             .any(|difference| difference.better < 1.0)
     }
 
-    /// Formats the comparison for people.
+    /// Formats the comparison for a terminal.
     pub fn text(&self) -> String {
         let mut out = String::new();
         for note in &self.notes {

@@ -181,7 +181,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Drops the subjects for whose names `pass` returns false.
+    /// Keeps only the subjects for whose names `pass` returns true.
     pub fn retain_subjects(&mut self, pass: impl Fn(&str) -> bool) {
         self.subjects.retain(|subject| pass(&subject.name));
     }

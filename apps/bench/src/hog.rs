@@ -12,7 +12,7 @@ use creel_topology::{CpuSet, affinity};
 
 use crate::harness::Subject;
 
-/// A thread that spins until this is dropped.
+/// A guard with a thread that spins until the guard is dropped.
 struct Hog {
     /// Ends the thread. Relaxed is enough, because the flag publishes no other data.
     stop: Arc<AtomicBool>,
@@ -53,7 +53,7 @@ impl Drop for Hog {
     }
 }
 
-/// Threads that compute and sleep in turn until this is dropped.
+/// A guard with threads that compute and sleep in turn until the guard is dropped.
 struct Neighbours {
     /// Ends the threads. Relaxed is enough, because the flag publishes no other data.
     stop: Arc<AtomicBool>,

@@ -17,15 +17,15 @@ use crate::report::findings::{best_peer, disturbance};
 use crate::report::{CaseView, Report, Section, SubjectView, factor, quantity};
 use creel_stats::{Estimate, Verdict};
 
-/// The line before the generated part of a file.
+/// The line that marks the begin of the generated part of a file.
 const BEGIN: &str = "<!-- creel-bench --readme: begin -->";
-/// The line after the generated part of a file.
+/// The line that marks the end of the generated part of a file.
 const END: &str = "<!-- creel-bench --readme: end -->";
 /// The folder of the records, relative to the README's folder.
 const RECORDS: &str = "benches/runs";
 /// The page with the full table, relative to the README's folder.
 const PAGE: &str = "docs/benchmarks.md";
-/// The plot, relative to the README's folder.
+/// The file of the plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
 /// A peer with this name stands for the best subject of the case that is not one of Creel's.
@@ -183,7 +183,7 @@ struct Line {
 struct Peer {
     name: String,
     figure: String,
-    /// How many times better Creel is.
+    /// How many times better Creel is than this peer, with the 95 % interval.
     better: Estimate,
     /// The verdict on this ratio: whether Creel is faster, slower or neither.
     verdict: Verdict,

@@ -33,7 +33,7 @@ pub struct Sample {
     pub costs: Costs,
 }
 
-/// The samples of a case.
+/// The samples of a case after all rounds.
 #[derive(Debug)]
 pub struct Measured {
     /// The name of the case.
@@ -187,7 +187,8 @@ impl Case {
     }
 }
 
-/// The next sample of a round.
+/// One of the samples of a round: that of a subject, or the second sample of the first subject for
+/// the A/A control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Turn {
     Subject(usize),

@@ -77,7 +77,7 @@ pub struct Point<'a> {
     pub value: f64,
 }
 
-/// The settings that a sweep can have.
+/// The settings whose values a sweep can vary.
 pub const KEYS: [&str; 3] = ["workers", "items", "work"];
 
 impl<'a> Point<'a> {

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::Report;
 use crate::workloads::schema_name;
 
-/// A row of the file.
+/// A row of the CSV file. Its fields are the columns, in this order.
 #[derive(Serialize)]
 struct Line<'a> {
     workload: &'a str,

@@ -101,7 +101,7 @@ fn noise_in_words(report: &Report, floor: f64) -> String {
 }
 
 impl Section {
-    /// Adds the results of a case.
+    /// Adds the results of a case as rows.
     pub fn add(&mut self, measured: &Measured) {
         self.rows.extend(rows::rows(measured));
         self.noise.extend(Noise::of(measured));

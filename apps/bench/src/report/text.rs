@@ -12,10 +12,10 @@ use crate::harness::ONE_THREAD;
 use crate::sweep::Point;
 use creel_stats::Verdict;
 
-/// The largest width of a table in columns.
+/// The largest width of a table in columns, even if the terminal is wider.
 pub const COLUMNS: usize = 100;
 
-/// The optional columns of a table.
+/// The choice of optional columns of a table. We leave out columns until the table fits.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     /// The number of metrics after the first one. The table has only their medians.

@@ -9,7 +9,7 @@ use crate::harness::ONE_THREAD;
 use crate::sweep;
 use creel_stats::{Estimate, Verdict};
 
-/// A case and its subjects.
+/// A case with its subjects, put together from the rows of a report.
 #[derive(Debug)]
 pub struct CaseView<'a> {
     /// The name of the case.
@@ -23,7 +23,7 @@ pub struct CaseView<'a> {
     pub is_compared: bool,
 }
 
-/// A subject of a case.
+/// A subject of a case, with the rows that belong to it.
 #[derive(Debug)]
 pub struct SubjectView<'a> {
     /// The name of the subject.

@@ -24,7 +24,8 @@ pub struct Gravity {
     pub seed: u64,
 }
 
-/// The maximum number of links that are destinations.
+/// The maximum number of links that are destinations. With fewer destinations, more trips share the
+/// search for their routes.
 pub const DESTINATIONS_MAX: usize = 4096;
 
 /// Generates round trips. Also returns the number of cars that have no route, which stay at home.

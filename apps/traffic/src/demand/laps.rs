@@ -6,7 +6,7 @@ use crate::network::{Network, NetworkError};
 use crate::random::Stream;
 use creel::Pool;
 
-/// The maximum number of roads of a lap.
+/// The maximum number of roads of a lap, out and back.
 const ROADS_MAX: u32 = 120;
 
 /// Generates `cars` travellers that start at random junctions within the first minute.

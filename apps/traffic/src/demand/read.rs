@@ -99,7 +99,7 @@ pub struct Demand {
     pub unused: Unused,
 }
 
-/// Collects the travellers of a file.
+/// Collects the travellers of a file while one of the format readers reads it.
 #[derive(Default)]
 pub(super) struct DemandReader {
     itineraries: Vec<Itinerary>,

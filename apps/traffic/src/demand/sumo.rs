@@ -12,7 +12,8 @@ use crate::network::read::{
 use crate::random::Stream;
 use std::collections::{HashMap, HashSet};
 
-/// The maximum number of vehicles of a flow.
+/// The maximum number of vehicles of a flow. A flow with more of them is probably an error in the
+/// file.
 const FLOW_MAX: f64 = 1e7;
 
 /// Attributes that do not change how a car drives in a queue model, for example its lane, its speed

@@ -43,7 +43,7 @@ pub const DEGREE_MAX: usize = 256;
 /// for the simulation's look-ahead. The junctions at both ends of a shorter link are always in the
 /// same tile.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
-/// The maximum storage of a link in cars.
+/// The maximum storage of a link in cars. It fits into 16 bits.
 pub const STORAGE_MAX: u64 = 65_000;
 /// The largest value of a headway, which is the minimum time between two cars. It is a capacity of
 /// one car in eleven days.

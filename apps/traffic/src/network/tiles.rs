@@ -7,7 +7,7 @@
 
 use super::{LINK_TIME_MS_MIN, RawNetwork};
 
-/// The partition of a network.
+/// The partition of a network into tiles.
 pub(super) struct Tiles {
     /// The junctions in order.
     pub order: Vec<u32>,
@@ -18,7 +18,8 @@ pub(super) struct Tiles {
     pub raised: Vec<bool>,
 }
 
-/// Partitions the network.
+/// Partitions the network into tiles of at most `junctions_max` junctions, unless a cluster is
+/// larger.
 pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> Tiles {
     let mut degree = vec![0_u32; raw.junctions.len()];
     for link in &raw.links {

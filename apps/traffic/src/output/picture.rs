@@ -30,7 +30,8 @@ fn colour(shade: usize) -> [u8; 3] {
     [0, 1, 2].map(|i| (low.1[i] + (high.1[i] - low.1[i]) * share).round() as u8)
 }
 
-/// The positions of all roads in a picture.
+/// A picture of the map. It keeps the positions of all roads, so that you can draw several states
+/// of the same network.
 pub struct Picture {
     width: u32,
     height: u32,

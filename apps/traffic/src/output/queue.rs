@@ -173,7 +173,8 @@ impl Queue {
         self.first + self.cars.len() as u64 - 1
     }
 
-    /// Marks a car as having left.
+    /// Marks a car as having left. We keep it for a while, because it still influences the cars
+    /// behind it.
     pub fn leave(&mut self, car: u64, at_ms: Ms) {
         self.cars[(car - self.first) as usize].left_ms = Some(at_ms);
         let matters = self.shape.matters_ms;

@@ -6,7 +6,7 @@ use crate::sim::{Event, EventKind, NO_ROAD};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// A trip that has not ended.
+/// The facts about a trip that has not ended, which the report needs at its end.
 #[derive(Clone, Copy, Default)]
 struct Trip {
     /// The time at which the trip began.

@@ -20,7 +20,8 @@ use hierarchy::{Hierarchy, Weights};
 use std::fmt;
 use std::sync::Arc;
 
-/// The maximum number of arcs of a hierarchy per junction.
+/// The maximum number of arcs of a hierarchy per junction. If a network needs more, we do not use a
+/// hierarchy.
 const ARCS_PER_JUNCTION_MAX: usize = 100;
 
 /// Computes shortest paths by travel time.
@@ -34,7 +35,7 @@ pub struct Router {
     roads: [Roads; 2],
 }
 
-/// How a router finds paths.
+/// The method by which a router finds paths: with a hierarchy, or with Dijkstra's algorithm.
 enum Search {
     Hierarchy(Arc<Hierarchy>, Weights),
     Plain,

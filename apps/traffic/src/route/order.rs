@@ -8,9 +8,9 @@
 use crate::network::Network;
 use creel::Pool;
 
-/// Parts of at most this many junctions are not divided.
+/// We do not divide a part that has at most this number of junctions.
 const PART_MIN: usize = 6;
-/// Parts of more junctions than this are divided in parallel.
+/// We divide the halves of a part in parallel if the part has more junctions than this.
 const PARALLEL_MIN: usize = 2000;
 /// The smaller half contains at least this share of a part, in percent.
 const HALF_MIN_PERCENT: usize = 20;
@@ -61,7 +61,7 @@ fn whole(network: &Network) -> Part {
     }
 }
 
-/// Appends the junctions of a part to `order`.
+/// Divides a part, and appends its junctions to `order`, from the lowest rank to the highest.
 fn dissect(pool: &Pool, mut part: Part, has_places: bool, order: &mut Vec<u32>) {
     let count = part.junctions.len();
     if !has_places {

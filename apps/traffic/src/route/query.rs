@@ -264,7 +264,7 @@ impl RouteQuery {
     }
 }
 
-/// A walk along a shortest path.
+/// The parameters of a walk along a shortest path.
 struct Walk<'a> {
     router: &'a Router,
     network: &'a Network,

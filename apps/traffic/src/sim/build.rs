@@ -159,7 +159,7 @@ impl LinkEnds {
     }
 }
 
-/// A tile under construction.
+/// A tile that is being built, with the tables that are needed only for that.
 struct TileBuilder<'a> {
     network: &'a Network,
     ends: &'a LinkEnds,

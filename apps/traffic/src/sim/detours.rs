@@ -16,7 +16,7 @@ pub(super) const DETOURS: u32 = 1 << 31;
 /// The maximum number of words of all detours.
 pub(super) const DETOUR_WORDS_MAX: usize = (1 << 31) - 2;
 
-/// The words of all detours.
+/// The words of all detours, one detour after another.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Detours {
     words: Vec<u32>,

@@ -143,7 +143,7 @@ impl Work<'_> {
         self.tile.set_timer(kind, of, at, Some(self.end));
     }
 
-    /// Schedules a trip.
+    /// Schedules a trip for its departure time.
     pub fn schedule(&mut self, departure: Departure) {
         let Departure {
             at,

@@ -53,7 +53,7 @@ impl Region {
     }
 }
 
-/// The geometry of a link.
+/// The geometry of a link, and the values that are needed to place a car on it.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     from: [f64; 2],

@@ -258,7 +258,7 @@ fn sum(times: &[Ms], path: &[u32]) -> u64 {
 }
 
 impl Tile {
-    /// Ends a round of rerouting.
+    /// Ends a round of rerouting for the links of this tile, by updating their mean delays.
     fn end_round(&mut self, now: Ms) {
         for (exit, lateness) in self.exits.iter().zip(&mut self.lateness) {
             let first = self.cars.ring(exit.last).next();

@@ -127,7 +127,7 @@ impl<T: Listed> Slab<T> {
         self.free
     }
 
-    /// Reads one value from each cache line of the slab.
+    /// Reads one value from each cache line of the slab, which loads the whole slab into the cache.
     pub fn each_line(&self) -> impl Iterator<Item = Ms> {
         let step = 64 / size_of::<T>();
         self.things.iter().step_by(step).map(Listed::at)

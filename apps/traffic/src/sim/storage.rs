@@ -175,7 +175,7 @@ impl Tile {
         self.unlink_waiter(entry, before, waiter);
     }
 
-    /// Unlinks `waiter`, which follows `before`.
+    /// Removes `waiter` from the ring of waiters. It must follow `before` there.
     fn unlink_waiter(&mut self, entry: u16, before: u16, waiter: u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
         if before == waiter {

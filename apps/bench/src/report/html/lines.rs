@@ -17,10 +17,11 @@ const TOP: f64 = 10.0;
 const BOTTOM: f64 = 34.0;
 /// The largest number of curves in a picture. More of them would be hard to distinguish.
 const CURVES: usize = 8;
-/// The largest number of pictures of a workload.
+/// The largest number of pictures of a workload. A page with more of them would be tedious to read.
 const PICTURES: usize = 4;
 
-/// A named curve. Each point has x, and the smallest, middle and largest y.
+/// A named curve. A point consists of its x, and of the smallest, the middle and the largest y of
+/// the samples.
 struct Curve<'a> {
     name: &'a str,
     points: Vec<(f64, [f64; 3])>,

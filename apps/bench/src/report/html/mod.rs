@@ -20,7 +20,7 @@ const STYLE: &str = include_str!("style.css");
 /// The number of cases of a workload whose bars are visible at once. The others are folded.
 const OPEN: usize = 2;
 
-/// The machine that the page draws.
+/// The machine of which the page contains a drawing.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawing<'a> {
     /// The hardware.

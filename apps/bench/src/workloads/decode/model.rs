@@ -12,16 +12,16 @@ const WEIGHTS: usize = 8 << 20;
 /// The number of partial sums of a row, which the compiler keeps in vector registers.
 const LANES: usize = 16;
 
-/// The format of a weight.
+/// The format in which the weights of a model are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// A float of four bytes.
+    /// A weight is a float of four bytes.
     F32,
-    /// A byte, which is multiplied by a scale to get the weight.
+    /// A weight is a byte, which is multiplied by a scale.
     Q8,
 }
 
-/// The weights of a format.
+/// The block of weights of a format, which all models of this format share.
 #[derive(Clone)]
 enum Weights {
     F32(Arc<[f32]>),
@@ -47,7 +47,7 @@ impl Weights {
     }
 }
 
-/// A matrix, which is a window of the weights.
+/// A matrix, which is a window of the block of weights.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix {
     begin: usize,
@@ -56,7 +56,7 @@ pub struct Matrix {
     columns: usize,
 }
 
-/// A model of one size and format.
+/// A model of one size and format. It needs no memory of its own except for its list of matrices.
 #[derive(Clone)]
 pub struct Model {
     weights: Weights,

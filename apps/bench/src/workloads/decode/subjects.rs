@@ -22,7 +22,7 @@ pub enum Rhythm {
     Idle,
 }
 
-/// A model with the buffers of a token.
+/// A model with the buffers that are needed to compute a token.
 pub struct Decoder {
     pub model: Model,
     input: Input,
@@ -41,7 +41,8 @@ impl Decoder {
         }
     }
 
-    /// Measures tokens whose products are computed by `multiply`.
+    /// Computes tokens in the rhythm of this decoder, and measures them. `multiply` computes one
+    /// product.
     pub fn measure(
         &mut self,
         plan: &Plan,

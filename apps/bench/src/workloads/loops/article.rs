@@ -22,13 +22,13 @@ use super::{case, knobs};
 use crate::harness::{Case, ONE_THREAD, Plan, Subject};
 use crate::setting::Setting;
 
-/// The number of items in the article.
+/// The number of items of the loop in the article, unless a sweep sets another one.
 const ITEMS: usize = 100_000;
 /// The number of items of each system. They take 4 MB, which is more than a core's second-level
 /// cache.
 const SYSTEM: usize = 512 * 1024;
 
-/// `article`: the subjects of the article.
+/// Returns the case `article`, which has the subjects of the article and Creel.
 pub fn article(setting: &Setting) -> Case {
     let items = vec![0; setting.items.unwrap_or(ITEMS)];
     let plan = setting.plan(20, 40);
@@ -155,7 +155,8 @@ where
     })
 }
 
-/// `two systems`: two loops that alternate. Each needs more than a core's second-level cache.
+/// Returns the case `two systems`, in which two loops alternate. Each needs more memory than a
+/// core's second-level cache.
 pub fn two_systems(setting: &Setting) -> Case {
     let workers = setting.workers;
     let creel = |name: &str, placement: Placement| {

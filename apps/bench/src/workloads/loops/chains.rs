@@ -13,7 +13,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::work::busy_work;
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// The numbers that are multiplied and summed up.
+/// The two slices of floats whose products the subjects add up.
 struct Numbers {
     a: Vec<f32>,
     b: Vec<f32>,

@@ -43,7 +43,7 @@ impl Epoch {
     }
 }
 
-/// The epoch that ends the other threads.
+/// The epoch that ends the loops of the other threads.
 const END: u64 = u64::MAX;
 
 /// Calls `measure` with a closure that runs `side` on all `sides` at the same time.

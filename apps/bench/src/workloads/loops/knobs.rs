@@ -10,7 +10,8 @@ use crate::harness::Subject;
 /// A spin that is longer than the gap between two calls in all cases that do not sleep.
 const SPIN: Wait = Wait::Spin(Duration::from_micros(50));
 
-/// The settings, the recommended one first.
+/// The settings that we compare, with the names of their subjects. The first one is the recommended
+/// one.
 const SETTINGS: [(&str, Balance, Wait); 4] = [
     ("creel [sticky, adaptive]", Balance::Sticky, Wait::Adaptive),
     ("creel [fixed, spin]", Balance::Fixed, SPIN),
@@ -18,7 +19,7 @@ const SETTINGS: [(&str, Balance, Wait); 4] = [
     ("creel [shared, park]", Balance::Shared, Wait::Park),
 ];
 
-/// Returns a subject for each setting.
+/// Returns one subject for each setting, and the unpinned one.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -31,7 +32,7 @@ where
     subjects.chain([unpinned(work, workers)]).collect()
 }
 
-/// Returns the recommended setting.
+/// Returns the subject with the recommended setting, whose workers are pinned.
 pub fn pinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,
@@ -42,7 +43,7 @@ where
     subject(name.into(), work.clone(), builder)
 }
 
-/// Returns the recommended setting with unpinned workers.
+/// Returns the subject with the recommended setting, but with unpinned workers.
 pub fn unpinned<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,

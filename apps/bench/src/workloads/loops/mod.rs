@@ -124,7 +124,7 @@ where
     subjects
 }
 
-/// `hot`: calls without a pause.
+/// Returns the case `hot`, in which a short loop is called without a pause.
 fn hot(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers);
@@ -133,7 +133,8 @@ fn hot(setting: &Setting) -> Case {
     case("hot", setting.plan(20, 40), setting.rounds(7), subjects)
 }
 
-/// `noop`: one item per worker and nothing to do, which shows the cost of dispatch and join.
+/// Returns the case `noop`, which has one item per worker and nothing to do. It shows the cost of
+/// dispatch and join.
 fn noop(setting: &Setting) -> Case {
     let each = |item: &mut u64| _ = black_box(item);
     let work = Loop {
@@ -157,7 +158,7 @@ fn frames() -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync> {
     }
 }
 
-/// `frame`: the work of a frame in one loop.
+/// Returns the case `frame`, in which one loop does the work of a frame.
 fn frame(setting: &Setting) -> Case {
     let work = frames();
     let mut subjects = subjects(&work, setting.workers);
@@ -166,7 +167,8 @@ fn frame(setting: &Setting) -> Case {
     case("frame", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
-/// `frame in phases`: the same work in several loops, one after another.
+/// Returns the case `frame in phases`, in which several loops, one after another, do the work of a
+/// frame.
 fn frame_in_phases(setting: &Setting) -> Case {
     let subjects = phases::subjects(&frames(), setting.workers);
     let plan = setting.plan(40, 80);
@@ -185,7 +187,8 @@ fn items_in(time: Duration, each: impl Fn(&mut u64)) -> u64 {
     (ITEMS as f64 * time.as_secs_f64() / once.as_secs_f64() / 100.0) as u64 * 100
 }
 
-/// `uneven`: the cost of 1,024 items grows linearly, from nothing for the first one.
+/// Returns the case `uneven`. It has 1,024 items, whose cost grows linearly from nothing for the
+/// first one.
 fn uneven_linear(setting: &Setting) -> Case {
     let work = by_steps((0..1024).map(|index| index / 5).collect());
     case(
@@ -196,7 +199,8 @@ fn uneven_linear(setting: &Setting) -> Case {
     )
 }
 
-/// `uneven heavy`: one of 64 items takes thirty times as long as the others.
+/// Returns the case `uneven heavy`, in which one of 64 items takes thirty times as long as the
+/// others.
 fn uneven_heavy(setting: &Setting) -> Case {
     let work = by_steps(
         (0..64)
@@ -212,15 +216,15 @@ fn uneven_heavy(setting: &Setting) -> Case {
     )
 }
 
-/// `hog`: like `hot`, next to a thread that spins on the last usable PU.
+/// Returns the case `hog`. It is like `hot`, next to a thread that spins on the last usable PU.
 fn next_to_a_hog(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Steady), setting.workers);
     let subjects = subjects.into_iter().map(hog::with_hog).collect();
     case("hog", setting.plan(40, 80), setting.rounds(7), subjects)
 }
 
-/// `half a core`: about 20 ms of equal items, next to a thread that takes half of the last usable
-/// PU. This way, the cores are not equally fast.
+/// Returns the case `half a core`. It has about 20 ms of equal items, next to a thread that takes
+/// half of the last usable PU. This way, the cores are not equally fast.
 fn half_a_core(setting: &Setting) -> Case {
     let work = by_steps(vec![2_500; 4_096]);
     let subjects = subjects(&work, setting.workers);
@@ -229,7 +233,7 @@ fn half_a_core(setting: &Setting) -> Case {
     case("half a core", plan, setting.rounds(4), subjects)
 }
 
-/// `idle`: the CPU time that idle workers use.
+/// Returns the case `idle`, which measures the CPU time that idle workers use.
 fn idle(setting: &Setting) -> Case {
     let subjects = subjects(&plus_one(Rhythm::Idle), setting.workers);
     let case = case("idle", setting.plan(20, 100), setting.rounds(3), subjects);
@@ -240,8 +244,8 @@ fn idle(setting: &Setting) -> Case {
     }
 }
 
-/// `oversubscribed`: like `hot`, with four times as many workers. The second subject is Creel with
-/// the usual number of workers.
+/// Returns the case `oversubscribed`. It is like `hot`, with four times as many workers. The second
+/// subject is Creel with the usual number of workers.
 fn oversubscribed(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers * 4);
@@ -250,7 +254,7 @@ fn oversubscribed(setting: &Setting) -> Case {
     case("oversubscribed", plan, setting.rounds(7), subjects)
 }
 
-/// `outbox`: each of 100,000 items sends a message to another one.
+/// Returns the case `outbox`, in which each of 100,000 items sends a message to another one.
 fn outbox(setting: &Setting) -> Case {
     let plan = setting.plan(20, 60);
     case(
@@ -267,7 +271,7 @@ fn chain(setting: &Setting, name: &str, count: usize) -> Case {
     case(name, setting.plan(20, 60), setting.rounds(7), subjects)
 }
 
-/// `nested`: two loops at the same time.
+/// Returns the case `nested`, which runs two loops at the same time.
 fn nested(setting: &Setting) -> Case {
     let subjects = chains::nested(setting.workers);
     case("nested", setting.plan(20, 60), setting.rounds(7), subjects)

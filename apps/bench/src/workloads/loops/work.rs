@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::clock::process_cpu_s;
 use crate::harness::Plan;
 
-/// A loop. Every subject runs it in its own way.
+/// A loop that a case measures: its items, the work on each item, and the rhythm of the calls.
+/// Every subject runs it in its own way.
 #[derive(Clone)]
 pub struct Loop<T, F> {
     /// The items at the beginning of each sample.
@@ -32,7 +33,7 @@ pub enum Rhythm {
 }
 
 impl<T, F> Loop<T, F> {
-    /// Measures calls in this loop's rhythm.
+    /// Makes calls in the rhythm of this loop, and measures them. `call` runs the loop once.
     pub fn measure(&self, plan: &Plan, call: impl FnMut()) -> f64 {
         match self.rhythm {
             Rhythm::Steady => plan.time(call),

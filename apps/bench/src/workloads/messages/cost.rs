@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::harness::{Metric, Plan};
 use crate::memory;
 
-/// The metrics of a chain.
+/// The names and units of the values that we measure for a chain.
 pub const METRICS: [Metric; 4] = [
     Metric {
         name: "time",
@@ -25,7 +25,7 @@ pub const METRICS: [Metric; 4] = [
     },
 ];
 
-/// User time and system time in ms.
+/// The CPU time of the program and of the system, in ms.
 #[derive(Clone, Copy, Debug)]
 pub struct Used(f64, f64);
 

@@ -3,13 +3,13 @@
 
 use std::future::{Future, poll_fn};
 
-/// The sending end of a channel.
+/// The sending end of any channel that we compare.
 pub trait MessageSender: Send {
     /// Sends a message. Waits while the channel is full.
     fn send_message(&mut self, message: u64) -> impl Future<Output = ()> + Send;
 }
 
-/// The receiving end of a channel.
+/// The receiving end of any channel that we compare.
 pub trait MessageReceiver: Send {
     /// Receives a message, or `None` if all senders were dropped.
     fn receive_message(&mut self) -> impl Future<Output = Option<u64>> + Send;

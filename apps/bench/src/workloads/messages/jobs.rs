@@ -7,7 +7,7 @@ use super::endpoints::{MessageReceiver, MessageSender};
 use super::runtime::Runtime;
 use crate::harness::Plan;
 
-/// The work that a case measures.
+/// The work that a case measures. Every runtime does it with its own tasks and channels.
 #[derive(Clone, Copy, Debug)]
 pub enum Job {
     /// Spawns a chain with this number of tasks and passes a message through it. The result is the

@@ -28,7 +28,8 @@ fn merge(mut a: Counts, b: Counts) -> Counts {
     a
 }
 
-/// `large maps`: counts items in maps with up to half as many entries as there are items.
+/// Returns the subjects of the case `large maps`. They count items in maps with up to half as many
+/// entries as there are items.
 pub fn large_maps(workers: usize) -> Vec<Subject> {
     fn add(counts: &mut Counts, key: &u64) {
         *counts.entry(*key).or_default() += 1;
@@ -86,7 +87,7 @@ pub fn large_maps(workers: usize) -> Vec<Subject> {
     )
 }
 
-/// Measures a sort of unordered numbers.
+/// Measures `sort` on 500,000 unordered numbers.
 fn sorts(plan: &Plan, mut sort: impl FnMut(&mut [u64])) -> f64 {
     let unsorted: Vec<u64> = (0..SORTED).map(mixed).collect();
     let place = std::cell::RefCell::new(unsorted.clone());
@@ -96,7 +97,7 @@ fn sorts(plan: &Plan, mut sort: impl FnMut(&mut [u64])) -> f64 {
     )
 }
 
-/// `sort`: stable sorts.
+/// Returns the subjects of the case `sort`, which are stable sorts.
 pub fn sort(workers: usize) -> Vec<Subject> {
     program(
         workers,
@@ -114,7 +115,7 @@ pub fn sort(workers: usize) -> Vec<Subject> {
     )
 }
 
-/// `sort unstable`: unstable sorts.
+/// Returns the subjects of the case `sort unstable`, which are unstable sorts.
 pub fn sort_unstable(workers: usize) -> Vec<Subject> {
     program(
         workers,

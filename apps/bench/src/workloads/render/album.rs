@@ -11,7 +11,7 @@ use creel_vgm::output::{Job, Outcome, OutputSettings};
 use creel_vgm::render::Settings;
 use creel_vgm::wav::Layout;
 
-/// The choice of the songs.
+/// The choice of the songs that a sample renders.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Choice {
     /// The songs to play once from beginning to end, or `None` for the included ones.
@@ -21,7 +21,7 @@ pub struct Choice {
     pub quick: bool,
 }
 
-/// The number of included songs if `quick`.
+/// The number of included songs in a quick run.
 const QUICK: usize = 4;
 
 impl Choice {

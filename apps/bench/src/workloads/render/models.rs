@@ -15,7 +15,7 @@ use creel_vgm::wav::Layout;
 
 use super::album::Album;
 
-/// A threading model.
+/// A threading model, which says how many songs share a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Model {
     /// Each song or job has a pool with one worker. The OS schedules them.

@@ -31,19 +31,19 @@ pub enum Renderer {
     CreelShared,
     /// The engine of `creel-vgm render`, which also reads songs and writes files.
     Batch,
-    /// A pool with the settings for a frame loop.
+    /// A pool with the settings for a frame loop, which does not suit a batch as well.
     CreelSticky,
-    /// An ordinary loop.
+    /// An ordinary loop on one thread.
     OneThread,
     /// A parallel iterator of rayon that splits down to single songs.
     Rayon,
-    /// Tasks that yield to each other.
+    /// Tasks that yield to each other after each block.
     Tasks(Model),
     /// Jobs as in an article.
     Crossed(Crossed),
 }
 
-/// The parameters of a sample.
+/// The parameters of a sample, which we pass to its process as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The way to render.
@@ -54,7 +54,7 @@ pub struct Request {
     pub choice: Choice,
 }
 
-/// The result of a sample.
+/// The result of a sample, which its process prints as JSON.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     frames: u64,
@@ -102,7 +102,7 @@ impl Request {
         self.start()?.end()
     }
 
-    /// Starts the process.
+    /// Starts a process that takes the sample, without waiting for it.
     pub fn start(&self) -> anyhow::Result<Running> {
         let program = std::env::current_exe().context("cannot find the file of this program")?;
         let mut command = Command::new(program);
@@ -203,7 +203,7 @@ impl Request {
 }
 
 impl Running {
-    /// Waits for the sample.
+    /// Waits for the process, and returns its sample.
     pub fn end(self) -> anyhow::Result<Sample> {
         let output = self.0.wait_with_output()?;
         if !output.status.success() {

@@ -17,7 +17,7 @@ const TIMEOUT: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// The answers of a run.
+/// The answers that the client received in a run.
 pub struct Answers {
     /// The latencies in nanoseconds, sorted.
     pub waits: Vec<u32>,

@@ -44,7 +44,7 @@ pub enum Runtime {
     TokioGraceful,
 }
 
-/// The parameters of a server.
+/// The parameters of a server, which we pass to its process as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
     /// The runtime.
@@ -118,7 +118,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs in the server process.
+/// Runs in the server process: serves until the input ends, and prints the usage for each line of
+/// input.
 pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
     let request = request
         .and_then(|request| request.into_string().ok())
@@ -157,7 +158,7 @@ fn print_address(address: SocketAddr) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// The service of all runtimes.
+/// Answers a request. All runtimes use this service.
 async fn respond(_: Asked<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(body)))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 
-/// The results that wrk printed.
+/// The results that wrk has printed at the end of a run.
 #[derive(Debug, PartialEq)]
 pub struct WrkReport {
     pub requests: f64,

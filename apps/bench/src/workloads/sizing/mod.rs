@@ -51,7 +51,7 @@ const GHC: &[&str] = &[
     "PROGRAM",
 ];
 
-/// A program that chooses its number of threads itself.
+/// A program whose runtime chooses the number of threads itself.
 struct Program {
     name: &'static str,
     foreign: Foreign,

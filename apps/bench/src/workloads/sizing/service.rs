@@ -178,7 +178,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
     Some(case)
 }
 
-/// A child process that is killed when this is dropped.
+/// A guard that kills a child process when it is dropped.
 struct Running(Child);
 
 impl Drop for Running {

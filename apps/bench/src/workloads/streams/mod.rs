@@ -155,7 +155,7 @@ fn distributions(histograms: &Histograms) -> [f64; 4] {
     [latency.p50, latency.p99, lateness.p99, lateness.max]
 }
 
-/// The begin and the end of a peer's measurement.
+/// The times at which the measurement of a peer begins and ends.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     origin: Instant,

@@ -137,7 +137,7 @@ impl Scene {
         ]
     }
 
-    /// Measures the city on Creel.
+    /// Measures the city on a pool of Creel with these settings.
     fn on_creel(&self, plan: &Plan, workers: usize, balance: Balance) -> anyhow::Result<Vec<f64>> {
         let pool = Pool::builder()
             .workers(workers)
@@ -152,13 +152,13 @@ impl Scene {
 /// The number of ticks that a tile of this city can run before it needs messages from others.
 const WINDOW_TICKS: u32 = 14;
 
-/// A city that can be run.
+/// A city that can be run. Each subject implements it in its own way.
 trait Run {
     fn run(&mut self, ticks: u32);
     fn sums(&mut self) -> Sums;
 }
 
-/// The sums over all cars so far.
+/// The sums over all cars since the simulation began.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sums {
     vehicle_ms: i64,

@@ -89,7 +89,8 @@ impl From<super::NetworkError> for ReadError {
     }
 }
 
-/// The maximum size of a file, decompressed.
+/// The maximum size of a file after decompression. The limit protects the memory from a file that
+/// is not what it seems to be.
 const BYTES_MAX: u64 = 8 << 30;
 
 #[cfg(unix)]

@@ -31,7 +31,7 @@ enum Passage {
     Known(f64, Option<f64>),
 }
 
-/// What a detector has seen in its current interval.
+/// A detector, and the cars that it has seen in its current interval.
 struct Watch {
     detector: Detector,
     begin_ms: Ms,
@@ -133,7 +133,7 @@ impl<W: Write> Detectors<W> {
         Ok(())
     }
 
-    /// Writes an interval of a detector.
+    /// Writes the interval of a detector that ends at `end_ms`, and begins the next one.
     fn close(&mut self, index: usize, end_ms: Ms) -> io::Result<()> {
         self.begin()?;
         let watch = &mut self.watches[index];

@@ -14,7 +14,7 @@ use super::{ONE_THREAD, Plan, Subject, creel, program, rayon};
 const WIDTH: usize = 512;
 const LAYERS: usize = 24;
 
-/// A matrix in row order.
+/// A layer of the model, which is a matrix in row order.
 struct Layer {
     weights: Vec<f32>,
 }

@@ -24,17 +24,17 @@ const HEADER_BYTES: usize = 12;
 const SOCKET_BYTES: usize = 4 << 20;
 /// The number of datagrams per call of `sendmmsg` or `recvmmsg`.
 const BATCH: usize = 64;
-/// The buffer size of a datagram.
+/// The size of the buffer for one datagram, in bytes.
 const ROOM: usize = 2_048;
 
-/// The side of a loop.
+/// The side of the connection on which a loop runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Send,
     Receive,
 }
 
-/// The ports of all streams.
+/// The ports to which all streams send.
 #[derive(Debug)]
 pub struct Ports {
     streams: usize,
@@ -44,7 +44,8 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Returns ports without opening them, because another program part opens them.
+    /// Returns ports without opening them. Use it if the measured side, for example Creel's
+    /// receiver, opens them itself.
     pub fn reserve(streams: usize, shared: bool) -> anyhow::Result<Self> {
         let sockets = Vec::new();
         Ok(Ports {
@@ -54,7 +55,7 @@ impl Ports {
         })
     }
 
-    /// Opens the sockets of one side.
+    /// Opens the sockets of one side for `streams` streams.
     pub fn open(side: Side, streams: usize, shared: bool) -> anyhow::Result<Self> {
         let mut ports = Ports::reserve(streams, shared)?;
         let addresses = match side {

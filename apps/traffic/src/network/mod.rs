@@ -223,14 +223,16 @@ pub struct Network {
     programs: Vec<Program>,
     /// The movements that yield, ordered by junction and by the numbers of their links in the file.
     yields: Vec<Yield>,
-    /// The roundabout of each link, or nothing if there are no roundabouts.
+    /// The number of each link's roundabout. The list is empty if there are no roundabouts.
     ring: Vec<u32>,
-    /// The time that a car takes inside the junction at the end of each link, or nothing.
+    /// The time that a car takes inside the junction at the end of each link. The list is empty if
+    /// the file has no such times.
     inner_ms: Vec<Ms>,
-    /// Whether each link takes [`LINK_TIME_MS_MIN`] although it is shorter, or nothing if no link
-    /// does.
+    /// Whether each link takes [`LINK_TIME_MS_MIN`] although it is shorter. The list is empty if no
+    /// link does.
     raised: Vec<bool>,
-    /// The first outgoing link of each junction, plus one entry for the end.
+    /// The first outgoing link of each junction, plus one entry for the end. The links of a
+    /// junction end where those of the next one begin.
     first_out: Vec<u32>,
     /// The first junction of each tile, plus one entry for the end.
     tiles: Vec<u32>,

@@ -193,8 +193,9 @@ pub(super) fn conflict(raw: &RawNetwork, a: (u32, u32), b: (u32, u32)) -> bool {
 /// Returns the roundabout of each link, as a number, or [`NO_RING`]. Returns an empty list if there
 /// are no roundabouts.
 ///
-/// Besides the listed ones, a short loop is a roundabout if each of its links continues into the
-/// next one with priority over all other movements into it.
+/// In addition to the roundabouts that the file lists, we treat a short loop as a roundabout if
+/// each of its links continues into the next one with priority over all other movements into that
+/// link.
 pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     let mut before = HashMap::new();
     let yields: std::collections::HashSet<(u32, u32)> =

@@ -29,8 +29,8 @@ pub struct Edges<W: Write> {
     until_ms: Ms,
     begun: bool,
     sums: BTreeMap<u32, Sums>,
-    /// The link of each car, the time at which the car entered it, and the start of its stay within
-    /// this interval.
+    /// For each car on a link: the link, the time at which the car entered it, and the time from
+    /// which its stay counts in this interval.
     cars: HashMap<u32, (u32, Ms, Ms)>,
 }
 

@@ -18,7 +18,8 @@ struct Shape {
     spacing: f64,
     reaction: f64,
     lanes: usize,
-    /// The time for which a car that has left still influences the cars behind it.
+    /// The time for which a car that has left still influences the cars behind it. After that, we
+    /// forget the car.
     matters_ms: Ms,
 }
 
@@ -29,7 +30,7 @@ impl Shape {
         let speed = length * 1000.0 / f64::from(free_flow_ms);
         let rows = flow.storage.div_ceil(u16::from(road.lanes));
         // The storage of a short link can be larger than its length allows (see
-        // [`Flow`](crate::network::Flow)). Its cars then stand closer together in our picture.
+        // [`Flow`](crate::network::Flow)). In this case we place its cars closer together.
         let spacing =
             (f64::from(physics.spacing_mm) / 1000.0).min(length / f64::from(rows.max(2) - 1));
         let reaction = f64::from(physics.reaction_ms) / 1000.0;
@@ -57,7 +58,9 @@ struct Speed {
 /// A car that is or was on the link.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
-    /// The distance that a car at free speed has driven from time 0 to the entry of this car.
+    /// The distance that a car at free speed would have driven from time 0 to the entry of this
+    /// car. The difference of two such distances is the way of the car in free flow, even if the
+    /// speed has changed.
     entered: f64,
     left_ms: Option<Ms>,
 }

@@ -16,7 +16,8 @@ pub struct Turns<W: Write> {
     until_ms: Ms,
     begun: bool,
     counts: BTreeMap<(u32, u32), u32>,
-    /// The link that each car is on, or that it has left to join the entry queue of the next one.
+    /// For each car, the link that it is on. A car that has left a link to wait for the next one
+    /// still counts as being on it.
     cars: HashMap<u32, u32>,
 }
 

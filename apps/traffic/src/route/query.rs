@@ -39,7 +39,8 @@ pub struct RouteQuery {
     search: u32,
     /// The centre, and whether paths lead to it rather than from it.
     centre: Option<(u32, bool)>,
-    /// The ranks whose distances must be computed, and the heap if there is no hierarchy.
+    /// The ranks whose distances must be computed before that of another rank. Without a hierarchy,
+    /// we use the heap of Dijkstra's algorithm instead.
     chain: Vec<u32>,
     heap: BinaryHeap<Reverse<(u32, u32)>>,
     trees: Trees,

@@ -73,7 +73,7 @@ struct LinkEnds {
     first_exit: Vec<u32>,
     /// The index of each link among the exits of its tile.
     exit_of: Vec<u16>,
-    /// Whether a movement yields to cars of each link.
+    /// For each link, whether some movement yields to its cars. A junction must watch such a link.
     watched: Vec<bool>,
 }
 

@@ -91,8 +91,8 @@ impl Rules {
         }
     }
 
-    /// Returns a place in the plans that belongs to the same traveller. Travellers with lower
-    /// numbers have lower places.
+    /// Returns a place in the plans that belongs to the same traveller as `place`. We use it to
+    /// order cars: travellers with lower numbers have lower places.
     #[inline]
     pub fn order(&self, place: u32) -> u32 {
         if place < DETOURS {

@@ -126,7 +126,7 @@ impl Lines {
     }
 }
 
-/// The number of the traveller at each place of the plans, in constant time.
+/// A table with which we find the number of the traveller at a place of the plans in constant time.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     /// One bit per place, set if a plan begins there.

@@ -49,7 +49,8 @@ struct Foe {
     critical_ms: Ms,
     /// The longest look-ahead, because we do not see the whole link.
     visible_ms: Ms,
-    /// The shortest look-back.
+    /// The shortest look-back. If both movements lead to the same link, it is the headway of that
+    /// link. Otherwise it is 0.
     behind_ms: Ms,
     /// Whether the foe, directly or indirectly, yields to this movement as well. The car that has
     /// waited longer then goes first.

@@ -40,7 +40,7 @@ pub(super) struct LinkExit {
     pub free_at: Ms,
     /// The entry of the link.
     pub up: u32,
-    /// The time since which the first car has been the first.
+    /// The time at which the present first car has become the first one.
     pub since: Ms,
     pub hole_ms: Ms,
     pub headway_ms: Ms,
@@ -57,13 +57,14 @@ pub(super) struct LinkExit {
 }
 
 impl LinkExit {
-    /// The first car waits for storage on its next link.
+    /// Flag: the first car waits for storage on its next link.
     pub const BLOCKED: u8 = 1;
-    /// A timer is set for the next try.
+    /// Flag: a timer is set for the next try of the first car to cross.
     pub const RETRY_TIMER: u8 = 2;
-    /// A timer is set for the time at which the first car counts as stuck.
+    /// Flag: a timer is set for the time at which the first car counts as stuck.
     pub const STUCK_TIMER: u8 = 4;
-    /// The junction watches the cars that approach.
+    /// Flag: the junction watches the cars that approach on this link, because other movements
+    /// yield to them.
     pub const WATCHED: u8 = 8;
 }
 

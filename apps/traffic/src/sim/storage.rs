@@ -6,8 +6,8 @@ use super::tile::Tile;
 use crate::network::Ms;
 
 impl Tile {
-    /// Turns the holes that have arrived at `now` into free storage. Returns the number of records
-    /// that were removed.
+    /// Turns the holes that have arrived by `now` into free storage. Returns the number of records
+    /// of holes that this has freed.
     #[inline]
     pub fn absorb_holes(&mut self, entry: u16, now: Ms) -> usize {
         let entry = &mut self.entries[usize::from(entry)];

@@ -18,7 +18,8 @@ impl Work<'_> {
         }
     }
 
-    /// Begins one trip, and returns the next one if that begins at once.
+    /// Begins one trip. If the trip has no links and the next one begins at once, returns the place
+    /// of the next one.
     fn depart_once(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         self.tile.tally.idle -= 1;
         self.tile.tally.begun += 1;
@@ -189,7 +190,7 @@ impl Work<'_> {
         }
     }
 
-    /// Schedules the next trip, or returns it if it begins at once.
+    /// Schedules the next trip. If it begins at once, returns its place instead.
     fn next_trip(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         let Some((at, place)) = self.rules.plans.departure(place) else {
             self.tile.tally.done += 1;

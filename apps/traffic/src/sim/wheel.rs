@@ -78,7 +78,7 @@ impl Wheel {
         }
     }
 
-    /// Removes an element before it is due.
+    /// Removes an element from the wheel before it is due.
     pub fn remove(&mut self, slab: &mut Slab<impl Listed>, place: u32) {
         let slot = Self::slot_of(slab[place].at());
         let next = slab[place].next();

@@ -122,7 +122,7 @@ fn with(name: String, unit: &'static str, setting: &Setting, subjects: Vec<Subje
     }
 }
 
-/// Returns a case with a job on every runtime and with each number of workers.
+/// Returns a case that runs a job on every runtime, with each of these numbers of workers.
 fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: &[usize]) -> Case {
     let mut workers = workers.to_vec();
     workers.dedup();

@@ -38,7 +38,8 @@ const LARGE: usize = 2 << 20;
 /// The number of idle connections, unless the limit of open files is lower.
 const IDLE: usize = 10_000;
 
-/// The time that we wait for a server to free the buffers of its idle connections.
+/// The time after which a server has freed the buffers of its idle connections. We wait for it
+/// before we measure the memory.
 const UNTIL_REST: Duration = Duration::from_secs(3);
 
 const METRICS: [Metric; 5] = [

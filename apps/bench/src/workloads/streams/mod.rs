@@ -159,7 +159,7 @@ fn distributions(histograms: &Histograms) -> [f64; 4] {
 #[derive(Debug, Clone, Copy)]
 struct Window {
     origin: Instant,
-    /// The origin, by the clock that all subjects read.
+    /// The time of the origin in nanoseconds, by the clock that all subjects read.
     origin_nanos: u64,
     begin: u64,
     end: u64,

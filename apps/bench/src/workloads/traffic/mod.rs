@@ -50,7 +50,8 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// A value that is created when it is first used, so that cases that do not run cost nothing.
+/// A value that is created when it is first used. Without this, cases that do not run would cost
+/// time, too.
 struct Later<T>(Arc<dyn Fn() -> anyhow::Result<Arc<T>>>);
 
 impl<T> Clone for Later<T> {
@@ -104,7 +105,7 @@ impl Scene {
         self.rules.get_or_init(made).clone()
     }
 
-    /// Returns the city of creel-traffic, which `run` advances.
+    /// Returns a city of creel-traffic. The function `run` advances it by a number of ticks.
     fn tiled<F: Fn(&mut Simulation, u32)>(&self, run: F) -> anyhow::Result<Tiled<F>> {
         let pool = Pool::builder().workers(1).build()?;
         let (network, plans) = (self.network.clone(), self.plans.clone());

@@ -13,7 +13,8 @@ use crate::setting::Setting;
 
 /// The size in bytes of a tile with 512 junctions and their cars.
 const TILE_BYTES: usize = 200 << 10;
-/// The number of changes in a window: six for each of about 2,000 crossings.
+/// The number of words that the walk changes per tile and window. It is six for each of about 2,000
+/// crossings, which the simulation has in a window.
 const TOUCHES: usize = 12_000;
 const WORDS: usize = TILE_BYTES / 8;
 

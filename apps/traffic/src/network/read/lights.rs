@@ -37,8 +37,8 @@ pub(super) enum Greens {
 }
 
 impl Light {
-    /// Adds a phase, but not longer than what remains of the longest cycle. Returns whether it was
-    /// added as a whole.
+    /// Adds a phase. If the cycle would become longer than [`CYCLE_MS_MAX`], shortens the phase and
+    /// returns false.
     pub fn add_phase(&mut self, seconds: f64, state: Vec<u8>) -> bool {
         let rest = CYCLE_MS_MAX - self.cycle_ms();
         let wanted = (seconds * 1000.0).clamp(0.0, f64::from(Ms::MAX)) as Ms;

@@ -22,7 +22,7 @@ struct Way {
     nodes: Vec<i64>,
 }
 
-/// A node of a road: its coordinates in 1e-7 degrees, and its traffic light or sign.
+/// A node of a road, with its coordinates in units of 1e-7 degrees, and its traffic light or sign.
 #[derive(Clone, Copy)]
 struct Node {
     lon: i32,
@@ -306,7 +306,8 @@ impl<'a> Builder<'a> {
         self.raw
     }
 
-    /// Groups the links of roundabouts, and lets the roads that lead to them yield.
+    /// Groups the links of roundabouts into rings, and makes the roads that lead to a ring yield to
+    /// it.
     fn find_rings(&mut self) {
         let mut next: HashMap<u32, Vec<u32>> = HashMap::new();
         for &link in &self.round {

@@ -40,7 +40,7 @@ struct Reading {
     open_lanes: Vec<Vec<bool>>,
     /// The time that a car takes on each lane inside a junction, in seconds.
     inner: HashMap<String, f64>,
-    /// The lane inside a junction that follows another one.
+    /// For each lane inside a junction, the lane that follows it inside the same junction.
     inner_next: HashMap<String, String>,
     /// The edges without a lane for passenger cars.
     closed: HashSet<String>,
@@ -48,7 +48,8 @@ struct Reading {
     lights: HashMap<String, Light>,
     light: Option<String>,
     connections: Vec<Connection>,
-    /// The edges of all connections, to find movements that the file does not allow.
+    /// The pairs of edges that have a connection. All other pairs are movements that the file does
+    /// not allow, and we count them as unused.
     allowed: HashSet<(u32, u32)>,
     rings: Vec<Vec<String>>,
     /// The distinct signal programs and their numbers.
@@ -393,8 +394,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Resolves the ends of all edges and the junctions' control. Runs last, because junctions
-    /// follow edges in the file.
+    /// Resolves the ends of all edges, and sets the control of all junctions. We do this last,
+    /// because junctions follow the edges in the file.
     fn finish(mut self) -> Result<RawNetwork, ReadError> {
         for (link, (from, to)) in self.raw.links.iter_mut().zip(&self.ends) {
             let find = |id: &str| {

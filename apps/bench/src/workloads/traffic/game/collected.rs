@@ -23,7 +23,8 @@ pub(in super::super) struct Collected {
     due: Vec<Ms>,
     /// The number of junctions of a part.
     part: usize,
-    /// The effects, by the part of their source and by the part of their target.
+    /// The effects that the parts have on each other. The first index is the part of the source,
+    /// and the second one is the part of the target.
     effects: Vec<Vec<Vec<Effect>>>,
     rules: Arc<Rules>,
     now: Ms,

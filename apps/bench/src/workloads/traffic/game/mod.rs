@@ -26,8 +26,8 @@ const TICK_MS: Ms = 1000;
 
 /// Marks the last word of a route. The other bits are the index of its first word.
 const BACK: u64 = 1 << 63;
-/// The number of turns in a word. A turn has two bits. Above the last one, there is a one, and
-/// above that the bit [`BACK`].
+/// The number of turns in a word. A turn has two bits. A 1 bit above the last turn marks the end,
+/// and [`BACK`] is the highest bit.
 const TURNS: usize = 31;
 
 /// The data that all junctions share.
@@ -41,7 +41,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Packs the routes of `plans`. This is done once for all samples.
+    /// Packs the routes of `plans`. We do this once, because all samples can share the result.
     pub fn new(network: &Network, plans: &Plans) -> Self {
         let (mut routes, mut cars) = (Vec::new(), Vec::new());
         for traveller in 0..plans.len() as u32 {

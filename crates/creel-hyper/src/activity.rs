@@ -112,8 +112,8 @@ impl Activity {
         self.requests.load(Relaxed) == 0
     }
 
-    /// Returns whether the connection is idle now: all requests are answered and all output is
-    /// written.
+    /// Returns whether the connection is idle now. This means that all requests are answered, all
+    /// output is written, and nothing was read after the last request.
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_opaque.load(Relaxed)
             && !self.is_stuck.load(Relaxed)

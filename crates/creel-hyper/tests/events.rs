@@ -100,7 +100,8 @@ impl Running {
     fn end_after_seconds(&self) -> (End, u64) {
         let (begin, mut seconds) = (Instant::now(), 0);
         loop {
-            // The server's clock advances only when we drive it.
+            // The server's clock advances only when we drive it, so no timeout expires while we
+            // wait here.
             match self.events.recv_timeout(Duration::from_millis(20)) {
                 Ok(Event::Ended(end)) => return (end, seconds),
                 Ok(other) => panic!("{other:?}"),

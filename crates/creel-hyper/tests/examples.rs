@@ -43,7 +43,7 @@ mod tls_proxy;
 mod websocket;
 use retry::retry;
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// The environment variable with the name of the example that this process runs.
 const EXAMPLE: &str = "CREEL_HYPER_EXAMPLE";

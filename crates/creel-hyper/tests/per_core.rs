@@ -13,7 +13,7 @@ use creel_hyper::{End, Event, PerCore, serve};
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 const CONNECTIONS: usize = 64;
 

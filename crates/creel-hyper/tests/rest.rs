@@ -18,7 +18,7 @@ use hyper::{Request, Response, service::service_fn};
 mod retry;
 use retry::retry;
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// After this time, the server has noticed that a connection without a request is idle.
 const LONGER_THAN_IDLE: Duration = Duration::from_millis(2_500);

@@ -22,7 +22,7 @@ use hyper::{Request, Response, service::service_fn};
 mod retry;
 use retry::retry;
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server on its own thread, which is stopped on drop.

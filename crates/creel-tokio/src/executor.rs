@@ -73,7 +73,8 @@ impl Executor {
         Self::new(&pool)
     }
 
-    /// Creates an executor that spawns on `pool`, with a tokio runtime of your choice.
+    /// Creates an executor that spawns on `pool`, inside the context of a tokio runtime of your
+    /// choice.
     pub fn with_tokio(pool: &Pool, tokio: &Tokio) -> Self {
         Executor {
             pool: pool.handle(),

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn pool(workers: usize) -> Pool {

@@ -19,7 +19,7 @@ use hyper::{Request, Response, service::service_fn};
 use hyper_util::client::legacy::Client;
 use redis::AsyncCommands;
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder that is removed when it is dropped.

@@ -182,8 +182,9 @@ fn a_thread_that_joins_its_own_pool_works_alone_and_with_others() {
     }
 }
 
-/// The thread that has created the pool waits for a stolen side, and that side waits for this
-/// thread. The other thread has had time to fall asleep before each round.
+/// The thread that created the pool waits for a side of a join that another thread has stolen, and
+/// that side waits for a broadcast to this thread. Before each round, the other thread has had time
+/// to fall asleep.
 #[test]
 fn a_stolen_side_may_broadcast_to_the_thread_that_waits_for_it() {
     let (done, wait) = channel();

@@ -114,7 +114,7 @@ impl<'a> CaseView<'a> {
         self.subjects.iter().find(|other| other.name == name)
     }
 
-    /// Returns the subject with the best median among those whose names are wanted.
+    /// Returns the subject with the best median among those for whose names `wanted` returns true.
     pub fn best(&self, wanted: impl Fn(&str) -> bool) -> Option<&SubjectView<'a>> {
         let more_is_better = is_more_better(self.unit());
         let good = |subject: &SubjectView| match more_is_better {

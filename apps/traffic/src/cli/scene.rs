@@ -207,7 +207,8 @@ impl Start {
         self.resume.as_deref()
     }
 
-    /// Creates the simulation. Also returns the names of its cars.
+    /// Creates the simulation, from the snapshot or from the network and the demand. Also returns
+    /// the names of its cars.
     pub fn simulation(
         &self,
         scene: &Scene,

@@ -50,7 +50,8 @@ impl City {
         Network::new(self.raw_network()?)
     }
 
-    /// Generates the road network without checking and ordering it.
+    /// Generates the road network in the form in which a reader would return it. [`Network::new`]
+    /// must still check and order it.
     ///
     /// # Errors
     /// Returns an error if a parameter is out of range.

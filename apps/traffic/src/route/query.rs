@@ -235,7 +235,8 @@ impl RouteQuery {
         }
     }
 
-    /// Returns the links of the shortest path between the centre and another junction.
+    /// Returns the links of the shortest path between the centre of this query and another
+    /// junction, or `None` if there is no path.
     pub(super) fn path(
         &mut self,
         router: &Router,

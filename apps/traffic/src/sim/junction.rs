@@ -84,8 +84,9 @@ impl Work<'_> {
         }
     }
 
-    /// Returns the earliest time at which the junction lets the first car cross, as far as is known
-    /// now.
+    /// Returns the earliest time at which the control of the junction, such as a traffic light,
+    /// lets the first car cross. The time can change later, for example if another car crosses
+    /// first.
     #[inline]
     fn allowed(&self, node: &Node, exit: u16, now: Ms) -> Ms {
         let approach = self.tile.exits[usize::from(exit)].approach;

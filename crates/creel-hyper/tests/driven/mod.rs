@@ -7,7 +7,7 @@ use std::time::Duration;
 use creel::Pool;
 use creel::time::{Clock, interval};
 
-/// The timeout of all waits. Only a hang takes this long.
+/// The timeout of all waits. It is long, because only a test that hangs should reach it.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
 /// A second, and the time by which a timer may be late.

@@ -292,7 +292,8 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicUsize};
     use std::task::{Wake, Waker};
 
-    /// Work that counts its steps. Each step needs a permit.
+    /// Work that counts its steps. Each step needs a permit, so that a test decides how many steps
+    /// a poll makes.
     #[derive(Default)]
     struct Steps {
         permits: AtomicUsize,

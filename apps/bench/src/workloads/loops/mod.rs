@@ -244,8 +244,9 @@ fn idle(setting: &Setting) -> Case {
     }
 }
 
-/// Returns the case `oversubscribed`. It is like `hot`, with four times as many workers. The second
-/// subject is Creel with the usual number of workers.
+/// Returns the case `oversubscribed`. It is like `hot`, but with four times as many workers as
+/// usual. Its second subject is Creel with the usual number of workers, so that you see what the
+/// additional workers cost.
 fn oversubscribed(setting: &Setting) -> Case {
     let work = plus_one(Rhythm::Steady);
     let mut subjects = subjects(&work, setting.workers * 4);

@@ -30,12 +30,12 @@ pub const METRICS: [Metric; 4] = [
 pub struct Used(f64, f64);
 
 impl Used {
-    /// Returns the times of this process so far.
+    /// Returns the CPU times that this process has used so far.
     pub fn here() -> Self {
         Used::of(false)
     }
 
-    /// Returns the times of this process's children that have ended.
+    /// Returns the CPU times of this process's children that have ended.
     pub fn by_children() -> Self {
         Used::of(true)
     }

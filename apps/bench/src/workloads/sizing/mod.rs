@@ -57,7 +57,7 @@ struct Program {
     foreign: Foreign,
     /// The environment variable that sets the number of threads, as on a larger machine.
     variable: &'static str,
-    /// The text before the number in the variable.
+    /// The text before the number in the variable, for example an option of the runtime.
     option: &'static str,
     /// The factor of the work in the case with a quota.
     under_quota: &'static str,

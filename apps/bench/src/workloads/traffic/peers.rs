@@ -49,7 +49,7 @@ impl Size {
         }
     }
 
-    /// Returns a small size for a quick run.
+    /// Returns the size of a case in a quick run, with `side` junctions per side.
     const fn quick(side: u32) -> Self {
         Self {
             side,

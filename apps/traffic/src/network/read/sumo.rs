@@ -576,7 +576,8 @@ impl Reading {
                 program: number,
                 offset_ms,
             };
-            // Incoming roads that the traffic light does not control always have green.
+            // An incoming road that the traffic light does not control always has green. This is
+            // approach 0 of the program.
             for &road in into[junction]
                 .iter()
                 .filter(|road| !light.letters.contains_key(road))

@@ -8,7 +8,8 @@ use crate::network::{Junction, LINKS_MAX, Link, RawNetwork};
 /// A network with the numbers and units of a TNTP file.
 #[derive(Clone, Debug, Default)]
 pub struct Tntp {
-    /// The number of zones. Zones are the nodes below this number.
+    /// The number of zones, which are the nodes where trips begin and end. Zones are the nodes with
+    /// the lowest numbers.
     pub zones: u32,
     /// The number of nodes.
     pub nodes: u32,

@@ -13,7 +13,8 @@ use std::io::{self, Write};
 /// The length of the yellow phase at the end of a green phase.
 const YELLOW_MS: u32 = 3000;
 
-/// A connection from a lane to a lane.
+/// A connection in SUMO's sense, which leads from a lane of an incoming road to a lane of an
+/// outgoing road.
 struct Turn {
     from: u32,
     to: u32,

@@ -68,8 +68,9 @@ pub(super) struct Junction {
     pub entries: [LinkEntry; ROADS],
     /// The program of the traffic light, and the time by which its cycle starts later.
     signal: Option<(u16, Ms)>,
-    /// The waiters in the order of their arrival. Each is an entry, and the exit whose car waits
-    /// for it (or [`ENTRY_QUEUE`]).
+    /// The waiters in the order of their arrival. A waiter is a pair of the entry that is full, and
+    /// of the exit whose first car waits for it. [`ENTRY_QUEUE`] stands for the cars next to the
+    /// road.
     waiting: Vec<(u8, u8)>,
     /// The cars that wait next to the roads that begin here.
     entry_queue: VecDeque<(u8, Car)>,

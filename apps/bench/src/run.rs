@@ -476,7 +476,7 @@ impl Run<'_> {
             );
             return Err(Failure::new(Exit::BadData, message).into());
         }
-        // JSON and CSV have stdout to themselves, so that programs can parse it.
+        // If stdout has JSON or CSV, we print this on stderr, so that programs can parse stdout.
         let text = format!("\n{}", comparison.text());
         match self.cli.common.format {
             Format::Text => self.show(&text)?,

@@ -138,7 +138,8 @@ fn push(case: &mut Case, subject: Subject) {
     }
 }
 
-/// Returns a subject's name at a value, or `None` if the subject has another number of workers.
+/// Returns the name of a subject with the value of the sweep added. Returns `None` if the name
+/// already contains another number of workers.
 fn name_at(key: &str, value: usize, name: &str) -> Option<String> {
     if key != "workers" {
         return Some(format!("{name}, {key} {value}"));

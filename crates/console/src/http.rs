@@ -228,8 +228,8 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
-            // The process may have no free file descriptors, for example. We wait a moment, because
-            // some will be closed soon.
+            // Accepting fails, for example, if the process has no free file descriptors. We wait a
+            // moment, because some will be closed soon.
             std::thread::sleep(Duration::from_millis(50));
             continue;
         };

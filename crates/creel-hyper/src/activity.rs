@@ -121,8 +121,8 @@ impl Activity {
             && self.reads.load(Relaxed) == self.reads_at_request.load(Relaxed)
     }
 
-    /// Returns what the connection did since `before`. Call it after a period in which its task had
-    /// nothing else to do.
+    /// Returns what the connection has done since the last call, whose counters are in `before`.
+    /// Updates these counters. Call it when the task of the connection has nothing else to do.
     pub(crate) fn check(&self, before: &mut Seen) -> State {
         let now = Seen {
             requests: self.requests.load(Relaxed),

@@ -79,7 +79,7 @@ struct Tree<P, C, R, Rd> {
 enum Leaf<P, C, R> {
     /// The piece has not started.
     Ready(P, C),
-    /// The closure of the piece is running, or has panicked.
+    /// The closures of the piece are running, or one of them has panicked.
     Running,
     /// The piece is done.
     Done(R),

@@ -294,7 +294,8 @@ impl Scene {
         self.seed.unwrap_or(1)
     }
 
-    /// Returns the paths of the network file and the demand file, if they are files.
+    /// Returns the paths of the network file and the demand file. A generated network or demand has
+    /// no file.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         let demand = self.travellers.demand.as_deref();
         let demand = demand.filter(|name| !matches!(*name, "laps" | "gravity"));

@@ -50,8 +50,8 @@ impl Labels<'_> {
         escaped(&self.network.link_name(link)).into_owned()
     }
 
-    /// Returns the free-flow time of a link since the last call of [`Report::take`]. A speed changes
-    /// only between two steps, so it is the same in the whole step.
+    /// Returns the free-flow time that a link has had since the last call of [`Report::take`].
+    /// There is only one such time, because a speed changes only between two steps.
     fn free_flow_ms(&self, link: u32) -> Ms {
         match self.simulation {
             Some(simulation) => simulation.current_free_flow_ms(link),

@@ -31,8 +31,9 @@ pub(super) struct Hierarchy {
 pub(super) type Weights = Vec<[u32; 2]>;
 
 impl Hierarchy {
-    /// Builds the arcs for the rank of each junction. Returns `None` if there are more than
-    /// `arcs_max`, because the network is not like a map.
+    /// Builds the arcs from the rank of each junction. Returns `None` if there would be more than
+    /// `arcs_max` arcs. This happens if the network is not like a map, and a hierarchy would not
+    /// pay then.
     pub fn new(network: &Network, rank: &[u32], arcs_max: usize) -> Option<Self> {
         let junctions = rank.len();
         // Each rank with its neighbours of higher rank, from which we build the first arcs.

@@ -98,7 +98,8 @@ fn dissect(pool: &Pool, mut part: Part, has_places: bool, order: &mut Vec<u32>) 
     order.extend(separator);
 }
 
-/// The side of a junction of the separator. The halves are sides 0 and 1.
+/// The value of `side` for a junction of the separator. The values 0 and 1 stand for the two
+/// halves.
 const SEPARATOR: u8 = 2;
 
 impl Part {

@@ -19,9 +19,9 @@ pub(super) const STUCK: u16 = 2;
 const ARRIVE: u16 = 3;
 const DEPART: u16 = 4;
 
-/// Encodes an event as a number. The order of these numbers is the reverse of the order of events,
-/// so the next event is the last element of a sorted list. The lower half holds the payload of the
-/// event, for example the place of a car.
+/// Encodes an event as a number. The numbers are in the reverse order of the events. The next event
+/// is therefore the last element of a sorted list, where removing it is cheap. The lower half holds
+/// the payload of the event, for example the place of a car.
 #[inline]
 fn event_key(kind: u16, of: u16, at: Ms, payload: u32) -> u64 {
     let order = u64::from(at % SLOT_MS) << 19 | u64::from(kind) << 16 | u64::from(of);

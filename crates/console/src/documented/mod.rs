@@ -389,7 +389,7 @@ fn flags(command: &Command) -> BTreeSet<String> {
     flags
 }
 
-/// Returns the long flag at the beginning of a word.
+/// Returns the long flag at the beginning of a word, for example `--jobs` of `--jobs=2`.
 fn flag_of(word: &str) -> Option<&str> {
     let name = word.strip_prefix("--")?;
     let end = name.find(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '-');

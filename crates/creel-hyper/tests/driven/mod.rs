@@ -20,7 +20,8 @@ pub struct Driven {
 }
 
 impl Driven {
-    /// Runs a function with the pool on a new thread.
+    /// Creates a pool whose clock the test drives, and runs a function with the pool on a new
+    /// thread.
     pub fn start(run: impl FnOnce(Pool) + Send + 'static) -> Driven {
         let clock = Clock::manual();
         let (sender, seconds) = mpsc::channel();

@@ -55,7 +55,7 @@ where
     subject("creel [unpinned]".into(), work.clone(), builder)
 }
 
-/// Returns the recommended setting with `workers` in the name of the subject.
+/// Returns the subject with the recommended setting, and with the number of workers in its name.
 pub fn not_oversubscribed<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where
     T: Clone + Send + 'static,

@@ -51,7 +51,8 @@ fn receiver_of(message: u64) -> usize {
     ((message >> 32) as usize * ITEMS) >> 32
 }
 
-/// Applies a message to its receiver. The order matters, because this is not commutative.
+/// Applies a message to its receiver. The result depends on the order of the messages, so a subject
+/// that delivers them in another order would be noticed.
 fn receive(receiver: &mut u64, message: u64) {
     *receiver = receiver.wrapping_mul(31).wrapping_add(message);
 }

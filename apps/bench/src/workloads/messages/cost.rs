@@ -70,7 +70,7 @@ impl std::ops::Sub for Used {
     }
 }
 
-/// The CPU time of a pass, and the memory of the chain.
+/// The costs of a pass of a chain: its CPU time, and the memory of the chain.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     user_ms: f64,

@@ -25,8 +25,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Assumptions about values that a file does not contain. You can change them if your file uses
-/// another unit, for example.
+/// The values that we assume if a file does not contain them. For example, change them if your file
+/// uses another unit.
 #[derive(Clone, Copy, Debug)]
 pub struct Assumed {
     /// The length of all roads, if the file contains only their ends.

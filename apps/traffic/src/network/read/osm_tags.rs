@@ -25,12 +25,13 @@ pub(super) enum Sign {
 }
 
 impl Sign {
-    /// Returns whether it names a direction.
+    /// Returns whether the traffic light or sign names the direction to which it applies.
     pub fn is_directed(self) -> bool {
         self.direction().is_some()
     }
 
-    /// Returns whether it applies to cars in one direction of the way.
+    /// Returns whether the traffic light or sign applies to cars that drive in the direction of the
+    /// way, or `against` it.
     pub fn applies(self, against: bool) -> bool {
         self.direction().is_none_or(|only| only == against)
     }

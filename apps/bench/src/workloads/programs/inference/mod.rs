@@ -32,7 +32,8 @@ impl Layer {
     }
 }
 
-/// The input and the output of the next product.
+/// The two vectors of a token: the input and the output of the next product. They change places
+/// after each product.
 type State = [Vec<f32>; 2];
 
 fn layers() -> Arc<Vec<Layer>> {

@@ -105,8 +105,8 @@ impl<OP: Fn(BroadcastContext<'_>) -> R + Sync, R: Send> Shared<'_, OP, R> {
 /// responsibility.
 struct Sent(*const ());
 
-// SAFETY: [`broadcast_in`] keeps the target alive until all receivers are done, and nobody creates
-// a mutable reference to it.
+// SAFETY: `broadcast_in` keeps the target alive until all receivers are done, and nobody creates a
+// mutable reference to it.
 unsafe impl Send for Sent {}
 
 impl Sent {

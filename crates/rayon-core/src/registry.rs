@@ -76,7 +76,7 @@ impl Queues {
 
 impl Source for Queues {
     fn is_ready(&self) -> bool {
-        // [`Registry::notify`] has the matching fence, between the push and the check for idle
+        // `Registry::notify` has the matching fence, between the push and the check for idle
         // workers. Therefore at least one side sees the other, and no wake-up is lost.
         fence(Ordering::SeqCst);
         !self.injected.is_empty() || self.stealers.iter().any(|queue| !queue.is_empty())

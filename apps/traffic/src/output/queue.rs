@@ -29,8 +29,8 @@ impl Shape {
         let length = f64::from(road.length_mm) / 1000.0;
         let speed = length * 1000.0 / f64::from(free_flow_ms);
         let rows = flow.storage.div_ceil(u16::from(road.lanes));
-        // The storage of a short link can be larger than its length allows (see
-        // [`Flow`](crate::network::Flow)). In this case we place its cars closer together.
+        // The storage of a short link can be larger than its length allows (see `Flow::storage`).
+        // In this case we place its cars closer together.
         let spacing =
             (f64::from(physics.spacing_mm) / 1000.0).min(length / f64::from(rows.max(2) - 1));
         let reaction = f64::from(physics.reaction_ms) / 1000.0;

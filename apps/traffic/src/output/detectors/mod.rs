@@ -216,8 +216,8 @@ impl<W: Write> Detectors<W> {
         };
         let watches = self.by_link.get(&link).into_iter().flatten();
         let watches: Vec<usize> = watches.copied().collect();
-        // A car that [`remove`](crate::sim::Simulation::remove) takes off the road never reaches
-        // its end. We therefore read its times so far before we mark it as having left.
+        // A car that `Simulation::remove` takes off the road never reaches the end of the road. We
+        // therefore read its times so far before we mark it as having left.
         let before: Vec<_> = watches
             .iter()
             .map(|&index| times(road, &self.watches[index]))

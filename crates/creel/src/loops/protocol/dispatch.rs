@@ -360,12 +360,18 @@ impl<'a> Part<'a> {
             }
             return;
         }
-        while let Some(blocks) = self.share(self.slot.index).claim_front(epoch, grain) {
-            self.run(self.slot.index, blocks);
+        let own = self.slot.index;
+        while let Some(blocks) = self.share(own).claim_front(epoch, grain) {
+            self.note_claim(own);
+            self.run(own, blocks);
         }
-        if grain != Grain::WHOLE {
+        if grain != Grain::WHOLE && !self.are_all_claimed() {
             for victim in self.victims() {
+                if self.is_group_claimed(victim) {
+                    continue;
+                }
                 while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
+                    self.note_claim(victim);
                     self.counters.steals.add(1);
                     self.run(victim, blocks);
                 }

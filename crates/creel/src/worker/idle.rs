@@ -172,9 +172,13 @@ struct State {
     notifications: u64,
     /// The notification of the one worker in the state `Notified`.
     open: Option<Open>,
-    /// Whether all candidates for the watchdog have been asked, or the OS has refused a thread for
-    /// it. The next change of a worker's state resets it.
+    /// Whether all candidates for the watchdog have been asked since one has been missing. The first
+    /// of them that waits becomes the watchdog, and so does a worker that becomes idle later and
+    /// waits. Therefore nobody has to ask again.
     asked: bool,
+    /// Whether the OS has refused a thread for the watchdog. The next change of a worker's state
+    /// resets it.
+    refused: bool,
 }
 
 impl Idle {
@@ -191,6 +195,7 @@ impl Idle {
                 notifications: 0,
                 open: None,
                 asked: false,
+                refused: false,
             })),
             listed: AtomicUsize::new(slots),
             listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
@@ -203,13 +208,15 @@ impl Idle {
     }
 
     /// Changes the state under the lock, and updates the mirrors.
+    #[cfg_attr(creel_sim, track_caller)]
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         let result = f(&mut state);
         // Other threads read these values all the time. Except for `listed`, which orders the
         // others, we write only what has changed.
         let lacks_watchdog = state.lacks_watchdog();
-        let unrequested = lacks_watchdog && !state.asked;
+        state.asked &= lacks_watchdog;
+        let unrequested = lacks_watchdog && !state.asked && !state.refused;
         set_flag(&self.lacks_watchdog, lacks_watchdog);
         set_flag(&self.unrequested, unrequested);
         // This store comes after the ones above. A thread that finds the list empty therefore also
@@ -441,7 +448,7 @@ impl Idle {
     /// first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
-            if !state.lacks_watchdog() || state.asked {
+            if !state.lacks_watchdog() || state.asked || state.refused {
                 return Appointed::Nobody;
             }
             let idle = |slot: &usize| state.places[*slot].at == At::Idle;
@@ -463,7 +470,7 @@ impl Idle {
     pub(crate) fn unappoint(&self, slot: usize, refused: bool) {
         self.change(|state| {
             state.end_watchdog(slot);
-            state.asked |= refused;
+            state.refused |= refused;
         });
     }
 
@@ -550,7 +557,7 @@ impl State {
         if at != At::Idle {
             self.end_watchdog(slot);
         }
-        self.asked = false;
+        self.refused = false;
     }
 
     fn may_be_listed(&self, slot: usize) -> bool {
@@ -573,6 +580,7 @@ impl State {
     fn end_watchdog(&mut self, slot: usize) {
         if self.watchdog == Some(slot) {
             self.watchdog = None;
+            self.asked = false;
         }
     }
 }

@@ -174,7 +174,9 @@ struct State {
     open: Option<Open>,
     /// Whether all candidates for the watchdog have been asked since one has been missing. The first
     /// of them that waits becomes the watchdog, and so does a worker that becomes idle later and
-    /// waits. Therefore nobody has to ask again.
+    /// waits. Therefore nobody has to ask again, until there is a candidate that may wait without
+    /// having been asked. Such candidates are new workers, and workers whose notification was given
+    /// up.
     asked: bool,
     /// Whether the OS has refused a thread for the watchdog. The next change of a worker's state
     /// resets it.
@@ -354,6 +356,8 @@ impl Idle {
         self.change(|state| {
             let open = state.open.take_if(|open| open.notified == notified)?;
             state.set(notified.slot, At::Idle);
+            // It may have no thread, and was not asked.
+            state.asked = false;
             if state.may_be_listed(notified.slot) {
                 state.list.insert(0, notified.slot);
             }
@@ -521,6 +525,8 @@ impl Idle {
             if state.watchdog.is_some_and(|watchdog| watchdog >= slots) {
                 state.watchdog = None;
             }
+            // New workers were not asked.
+            state.asked = false;
         });
     }
 }
@@ -634,6 +640,26 @@ mod tests {
         assert!(!idle.resign(1), "somebody works");
         [0, 2].iter().for_each(|slot| idle.enter(*slot));
         assert!(idle.resign(1));
+    }
+
+    #[test]
+    fn a_candidate_that_was_not_asked_is_asked_later() {
+        let idle = Idle::new(4);
+        idle.resize(3);
+        idle.leave(0);
+        assert!(matches!(idle.appoint(|_| false), Appointed::Spinners));
+        assert!(!idle.needs_watchdog(), "all were asked");
+        idle.leave(1);
+        assert!(!idle.needs_watchdog(), "worker 2 was asked");
+        idle.resize(4);
+        assert!(idle.needs_watchdog(), "worker 3 was not asked");
+
+        assert!(matches!(idle.appoint(|_| false), Appointed::Spinners));
+        assert_eq!(notify_one(&idle, 3), Some(3));
+        let notified = idle.notified().expect("it has not arrived");
+        let search = idle.give_up(notified).expect("it has not arrived");
+        idle.end_search(search);
+        assert!(idle.needs_watchdog(), "worker 3 may have no thread");
     }
 
     #[test]

@@ -154,15 +154,20 @@ pub(crate) fn loom_fence() {
 
 /// Prefetches the cache lines of `bytes` bytes from `at`, which may be any address.
 #[inline]
+#[cfg_attr(creel_sim, track_caller)]
 pub(crate) fn prefetch(at: *const (), bytes: usize) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(creel_sim)]
+    for offset in (0..bytes).step_by(64) {
+        creel_sim::prefetch(at.addr() + offset);
+    }
+    #[cfg(all(target_arch = "x86_64", not(any(miri, creel_sim))))]
     for offset in (0..bytes).step_by(64) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let line = at.cast::<i8>().wrapping_add(offset);
         // SAFETY: this is a hint, which reads nothing and cannot fault.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line) };
     }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    #[cfg(not(any(creel_sim, all(target_arch = "x86_64", not(miri)))))]
     let _ = (at, bytes);
 }
 
@@ -201,7 +206,7 @@ pub(crate) fn local<T: 'static, R>(
 }
 
 /// Pauses the calling thread at random under `--cfg creel_pauses`; otherwise it does nothing.
-#[cfg_attr(creel_pauses, track_caller)]
+#[cfg_attr(any(creel_pauses, creel_sim), track_caller)]
 #[inline(always)]
 fn pause() {
     #[cfg(all(not(creel_loom), not(creel_shuttle), creel_pauses))]
@@ -210,7 +215,7 @@ fn pause() {
 
 /// Takes a lock. A poisoned lock is treated like any other, because the data of every mutex in this
 /// crate is valid between any two statements.
-#[cfg_attr(creel_pauses, track_caller)]
+#[cfg_attr(any(creel_pauses, creel_sim), track_caller)]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> + '_ {
     pause();
     mutex
@@ -219,7 +224,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> impl std::ops::DerefMut<Target = T> +
 }
 
 /// Takes a lock if no thread holds it.
-#[cfg_attr(creel_pauses, track_caller)]
+#[cfg_attr(any(creel_pauses, creel_sim), track_caller)]
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<impl std::ops::DerefMut<Target = T> + '_> {
     pause();
     match mutex.try_lock() {

@@ -43,6 +43,10 @@ struct Line {
     writer: u32,
     sharers: [u64; CORES_MAX / 64],
     busy_until: u64,
+    /// The core that requested the line last in order to write, plus 1, and the time when the line
+    /// arrives there.
+    requester: u32,
+    arrives_at: u64,
 }
 
 impl Line {
@@ -125,8 +129,16 @@ impl Cache {
         }
     }
 
-    /// Makes an access at `now` by PU `pu` of `core`. Returns the time when it is complete.
-    pub(crate) fn access(&mut self, at: usize, kind: Access, pu: u32, core: u32, now: u64) -> u64 {
+    /// Makes an access by PU `pu` of `core` that is issued at `issued` and begins at `now`, because
+    /// earlier stores of the core are complete then. Returns the time when it is complete.
+    pub(crate) fn access(
+        &mut self,
+        at: usize,
+        kind: Access,
+        (pu, core): (u32, u32),
+        issued: u64,
+        now: u64,
+    ) -> u64 {
         let costs = self.costs;
         let mut line = self
             .lines
@@ -141,7 +153,13 @@ impl Cache {
             Access::Load => line.has(core),
             Access::Store | Access::Exchange => line.owner == core + 1,
         };
-        let end = if enough {
+        // The stores of a core that has requested the line are complete as soon as it arrives. Only
+        // after that, the cores that have asked for it in the meantime are served.
+        let on_its_way =
+            kind != Access::Load && line.requester == core + 1 && issued < line.arrives_at;
+        let end = if on_its_way && !enough {
+            now.max(line.arrives_at) + own
+        } else if enough {
             // The other hardware thread may have written the line.
             let sibling = line.writer != 0 && line.writer != pu + 1 && line.owner == core + 1;
             let cost = if sibling {
@@ -160,6 +178,9 @@ impl Cache {
             self.transfers += 1;
             let begin = now.max(line.busy_until);
             line.busy_until = begin + occupied;
+            if kind != Access::Load {
+                (line.requester, line.arrives_at) = (core + 1, begin + cost);
+            }
             begin + cost + own
         };
         match kind {

@@ -66,6 +66,17 @@ struct Pu {
     pausing: bool,
     /// The time of the next pause by the hypervisor.
     vanishes_at: u64,
+    /// The lines that the core has prefetched, and the time when each of them arrives.
+    fills: Vec<(usize, u64)>,
+}
+
+impl Pu {
+    /// Returns when a line arrives that is on its way, or 0.
+    fn arrives_at(&self, at: usize) -> u64 {
+        let line = at & !63;
+        let fill = self.fills.iter().find(|fill| fill.0 == line);
+        fill.map_or(0, |fill| fill.1)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -186,11 +197,24 @@ impl Engine {
     #[track_caller]
     fn access<R>(&self, at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
         self.settle();
-        let result = step();
-        let mut state = self.0.borrow_mut();
-        let ns = state.access(at, kind);
-        profile::count(Some(at), ns, state.current == Some(0));
-        result
+        if kind != Access::Load {
+            let result = step();
+            let mut state = self.0.borrow_mut();
+            let ns = state.access(at, kind);
+            profile::count(Some(at), ns, state.current == Some(0));
+            return result;
+        }
+        // A load returns the value that the line has when it arrives.
+        let is_hit = {
+            let mut state = self.0.borrow_mut();
+            let ns = state.access(at, kind);
+            profile::count(Some(at), ns, state.current == Some(0));
+            ns <= state.costs.hit
+        };
+        if !is_hit {
+            self.settle();
+        }
+        step()
     }
 
     /// Sleeps until a wake on `at` or for `timeout`.
@@ -284,7 +308,10 @@ impl State {
             // Buffered stores leave in order, and an exchange waits for them.
             Access::Store | Access::Exchange => now.max(pu.drained),
         };
-        let end = self.cache.access(at, kind, index as u32, core, begin);
+        let begin = begin.max(pu.arrives_at(at));
+        let end = self
+            .cache
+            .access(at, kind, (index as u32, core), now, begin);
         self.pus[index].pausing = false;
         match kind {
             Access::Load | Access::Exchange => self.spend(index, end - now),
@@ -297,6 +324,35 @@ impl State {
             Access::Load | Access::Exchange => end - now,
             Access::Store => end - begin,
         }
+    }
+
+    /// Waits until the current core can request another line, if too many are on their way. Returns
+    /// whether it had to wait.
+    fn wait_for_fill(&mut self) -> bool {
+        let (index, most) = (self.current_pu(), self.costs.streams);
+        let pu = &mut self.pus[index];
+        let now = pu.now;
+        pu.fills.retain(|fill| fill.1 > now);
+        let first = pu.fills.iter().map(|fill| fill.1).min();
+        let first = first.filter(|_| pu.fills.len() as u64 >= most);
+        if let Some(first) = first {
+            self.spend(index, first - now);
+        }
+        first.is_some()
+    }
+
+    /// Requests the line at `at` for reading. The thread continues while the line arrives.
+    fn prefetch(&mut self, at: usize) {
+        let (index, hit) = (self.current_pu(), self.costs.hit);
+        let (now, core) = (self.pus[index].now, self.pus[index].place.core);
+        if self.pus[index].arrives_at(at) == 0 {
+            let place = (index as u32, core);
+            let end = self.cache.access(at, Access::Load, place, now, now);
+            if end > now + hit {
+                self.pus[index].fills.push((at & !63, end));
+            }
+        }
+        self.spend(index, hit);
     }
 
     /// Returns the PU on which a thread that is ready should run.
@@ -600,6 +656,7 @@ impl Sim {
                     drained: 0,
                     pausing: false,
                     vanishes_at: 0,
+                    fills: Vec::new(),
                 });
             }
             cores.push((begin..pus.len()).collect());
@@ -806,6 +863,23 @@ pub fn spin_loop() {
     });
 }
 
+/// Prefetches the cache line at `at` for reading. A core has a limited number of lines on their way
+/// at the same time ([`Costs::streams`](crate::Costs::streams)).
+#[track_caller]
+pub fn prefetch(at: usize) {
+    let Some(engine) = current_engine() else {
+        return;
+    };
+    loop {
+        engine.settle();
+        let mut state = engine.0.borrow_mut();
+        if !state.timed(State::wait_for_fill) {
+            state.timed(|state| state.prefetch(at));
+            return;
+        }
+    }
+}
+
 /// Streams through the memory at the addresses `range` and reads it.
 pub fn touch(range: Range<usize>) {
     stream(range, Access::Load);
@@ -824,7 +898,10 @@ fn stream(range: Range<usize>, kind: Access) {
         let (now, core) = (state.pus[index].now, state.pus[index].place.core);
         let mut total = 0;
         for line in (range.start & !63..range.end).step_by(64) {
-            total += state.cache.access(line, kind, index as u32, core, now) - now;
+            total += state
+                .cache
+                .access(line, kind, (index as u32, core), now, now)
+                - now;
         }
         // A core fetches several lines at the same time.
         let ns = total.div_ceil(state.costs.streams);

@@ -2,7 +2,7 @@
 //! threads, and readings of the clock.
 
 use crate::arena;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::panic::Location;
 
@@ -33,12 +33,15 @@ type Counts = HashMap<&'static Location<'static>, Counted>;
 
 thread_local! {
     static COUNTS: RefCell<Option<Counts>> = const { RefCell::new(None) };
+    /// Whether steps are not counted now.
+    static STOPPED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs `f`, and counts the steps of the simulations in it. Returns the positions with the
 /// longest waits first.
 pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     COUNTS.set(Some(Counts::new()));
+    STOPPED.set(false);
     let result = f();
     let counts = COUNTS.take().unwrap_or_default();
     let waited = |(at, counted): (_, Counted)| Waited {
@@ -53,11 +56,28 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     (result, all)
 }
 
+/// Runs `f`, and makes the profile contain only the steps that are made in the meantime. If you
+/// call it several times, only the last time counts.
+pub fn profile_only<R>(f: impl FnOnce() -> R) -> R {
+    COUNTS.with_borrow_mut(|counts| {
+        if let Some(counts) = counts {
+            arena::paused(|| counts.clear());
+        }
+    });
+    STOPPED.set(false);
+    let result = f();
+    STOPPED.set(true);
+    result
+}
+
 /// Adds a step of `ns` nanoseconds at the caller's position to the profile, if one is being made.
 /// `is_first` is true if the first thread of the simulation made the step.
 #[track_caller]
 pub(crate) fn count(address: Option<usize>, ns: u64, is_first: bool) {
     let at = Location::caller();
+    if STOPPED.get() {
+        return;
+    }
     COUNTS.with_borrow_mut(|counts| {
         let Some(counts) = counts else { return };
         arena::paused(|| {

@@ -3,7 +3,7 @@
 
 use creel_sim::atomic::{AtomicU64, Ordering};
 use creel_sim::sync::{Mutex, WaitWord};
-use creel_sim::{Arena, Machine, Sim, Stats, hog, now_ns, spin_loop, thread, work};
+use creel_sim::{Arena, Machine, Sim, Stats, hog, now_ns, prefetch, spin_loop, thread, work};
 use std::sync::Arc;
 
 #[global_allocator]
@@ -73,6 +73,31 @@ fn a_buffered_store_does_not_wait_for_its_line() {
         // and two readings of the clock took 40.
         assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 95 - 41 + 5);
     });
+}
+
+#[test]
+fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
+    let read = |lines: usize, ahead: bool| {
+        sim().run(|| {
+            let words: Arc<Vec<Alone>> = Arc::new((0..lines).map(|_| Alone::default()).collect());
+            let other = words.clone();
+            let write = move || other.iter().for_each(|w| w.0.store(7, Ordering::Release));
+            on(6, write).join().unwrap();
+            time(|| {
+                for word in words.iter().filter(|_| ahead) {
+                    prefetch(std::ptr::from_ref(word).addr());
+                }
+                for word in words.iter() {
+                    assert_eq!(word.0.load(Ordering::Acquire), 7);
+                }
+            })
+        })
+    };
+    assert_eq!(read(10, false), 10 * 95);
+    // The first line arrives after 95 ns, and the others 1 ns after each other. Each load takes 1.
+    assert_eq!(read(10, true), 95 + 10);
+    // The last ten lines are requested when the first ten have arrived.
+    assert_eq!(read(20, true), 2 * 95 + 10);
 }
 
 #[test]

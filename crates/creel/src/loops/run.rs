@@ -11,7 +11,7 @@ use super::{
         exclusion::Exclusion,
         join::Straggler,
         loop_lock::{LoopCache, LoopState},
-        places,
+        places, wake_tree,
     },
 };
 use crate::{
@@ -286,8 +286,8 @@ impl Loop<'_> {
         };
         slot.spans.record(Doing::Loop, traced);
         // A worker of this rank has others below it in the tree by which a loop wakes.
-        let inner = |rank: &usize| 2 * rank + 1 < self.slots;
-        let mut inner = (1..self.slots).take_while(inner);
+        let is_inner = |rank: &usize| wake_tree::children(*rank, self.slots).next().is_some();
+        let mut inner = (1..self.slots).filter(is_inner);
         if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
             // It has not woken them, and does not for a later loop that does not wake.
             cache.awake = 0;

@@ -152,6 +152,12 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     looped || inbox || helped || jobs || tasks || reacted || found.fired
 }
 
+/// A pool with more workers than this is large. One search after another would take long to reach
+/// all of them.
+const LARGE: usize = 8;
+/// The number of steals that a worker of a large pool tries in vain, one after another.
+const FAILED_MAX: usize = 16;
+
 /// Steals forks of other threads and runs them. Returns whether it did.
 fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> bool {
     let loops = &shared.loops;
@@ -163,24 +169,36 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
         called || loops.shared_jobs.seems_left() || shared.tasks.any_outside() || shared.has_jobs()
     };
     let leaves = slot.is_idle();
-    let mut stole = false;
+    let is_large = shared.slots.workers() > LARGE;
+    let failed_max = if is_large { FAILED_MAX } else { 0 };
+    let (mut stole, mut failed) = (false, 0);
     while !loops.has_part(slot)
-        && let Some(target) = Forks::hunt(loops, slot, stole, busy)
+        && let Some(target) = Forks::hunt(loops, slot, stole, failed, busy)
     {
         if let Some(left) = shared.slots.leave_idle_for_code(slot) {
             *search = Some(left);
         }
-        let begin = || {
+        if is_large {
+            // The steal takes a while, and others need not wait for it.
+            shared.slots.end_search_of(search);
+        }
+        let begin = |leaves_some| {
             shared.slots.end_search_of(search);
             shared.slots.notify_if_work();
+            if is_large && leaves_some {
+                shared.slots.wake_neighbours(slot.index);
+            }
         };
-        let ran = target.run(slot, begin);
-        Forks::rest(loops, slot.index);
+        let ran = target.run(slot, false, begin);
         stole |= ran;
-        if !ran || busy() {
+        // Another thread may have been faster. In a large pool that happens often, and it is not
+        // worth two changes of the idle list.
+        failed = if ran { 0 } else { failed + 1 };
+        if failed > failed_max || busy() {
             break;
         }
     }
+    Forks::rest(loops, slot.index);
     if leaves {
         shared.slots.enter_idle(slot);
     }

@@ -172,9 +172,15 @@ struct State {
     notifications: u64,
     /// The notification of the one worker in the state `Notified`.
     open: Option<Open>,
-    /// Whether all candidates for the watchdog have been asked, or the OS has refused a thread for
-    /// it. The next change of a worker's state resets it.
+    /// Whether all candidates for the watchdog have been asked since one has been missing. The first
+    /// of them that waits becomes the watchdog, and so does a worker that becomes idle later and
+    /// waits. Therefore nobody has to ask again, until there is a candidate that may wait without
+    /// having been asked. Such candidates are new workers, and workers whose notification was given
+    /// up.
     asked: bool,
+    /// Whether the OS has refused a thread for the watchdog. The next change of a worker's state
+    /// resets it.
+    refused: bool,
 }
 
 impl Idle {
@@ -191,6 +197,7 @@ impl Idle {
                 notifications: 0,
                 open: None,
                 asked: false,
+                refused: false,
             })),
             listed: AtomicUsize::new(slots),
             listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
@@ -203,13 +210,15 @@ impl Idle {
     }
 
     /// Changes the state under the lock, and updates the mirrors.
+    #[cfg_attr(creel_sim, track_caller)]
     fn change<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let mut state = lock(&self.state);
         let result = f(&mut state);
         // Other threads read these values all the time. Except for `listed`, which orders the
         // others, we write only what has changed.
         let lacks_watchdog = state.lacks_watchdog();
-        let unrequested = lacks_watchdog && !state.asked;
+        state.asked &= lacks_watchdog;
+        let unrequested = lacks_watchdog && !state.asked && !state.refused;
         set_flag(&self.lacks_watchdog, lacks_watchdog);
         set_flag(&self.unrequested, unrequested);
         // This store comes after the ones above. A thread that finds the list empty therefore also
@@ -347,6 +356,8 @@ impl Idle {
         self.change(|state| {
             let open = state.open.take_if(|open| open.notified == notified)?;
             state.set(notified.slot, At::Idle);
+            // It may have no thread, and was not asked.
+            state.asked = false;
             if state.may_be_listed(notified.slot) {
                 state.list.insert(0, notified.slot);
             }
@@ -441,7 +452,7 @@ impl Idle {
     /// first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
-            if !state.lacks_watchdog() || state.asked {
+            if !state.lacks_watchdog() || state.asked || state.refused {
                 return Appointed::Nobody;
             }
             let idle = |slot: &usize| state.places[*slot].at == At::Idle;
@@ -463,7 +474,7 @@ impl Idle {
     pub(crate) fn unappoint(&self, slot: usize, refused: bool) {
         self.change(|state| {
             state.end_watchdog(slot);
-            state.asked |= refused;
+            state.refused |= refused;
         });
     }
 
@@ -514,6 +525,8 @@ impl Idle {
             if state.watchdog.is_some_and(|watchdog| watchdog >= slots) {
                 state.watchdog = None;
             }
+            // New workers were not asked.
+            state.asked = false;
         });
     }
 }
@@ -550,7 +563,7 @@ impl State {
         if at != At::Idle {
             self.end_watchdog(slot);
         }
-        self.asked = false;
+        self.refused = false;
     }
 
     fn may_be_listed(&self, slot: usize) -> bool {
@@ -573,6 +586,7 @@ impl State {
     fn end_watchdog(&mut self, slot: usize) {
         if self.watchdog == Some(slot) {
             self.watchdog = None;
+            self.asked = false;
         }
     }
 }
@@ -626,6 +640,26 @@ mod tests {
         assert!(!idle.resign(1), "somebody works");
         [0, 2].iter().for_each(|slot| idle.enter(*slot));
         assert!(idle.resign(1));
+    }
+
+    #[test]
+    fn a_candidate_that_was_not_asked_is_asked_later() {
+        let idle = Idle::new(4);
+        idle.resize(3);
+        idle.leave(0);
+        assert!(matches!(idle.appoint(|_| false), Appointed::Spinners));
+        assert!(!idle.needs_watchdog(), "all were asked");
+        idle.leave(1);
+        assert!(!idle.needs_watchdog(), "worker 2 was asked");
+        idle.resize(4);
+        assert!(idle.needs_watchdog(), "worker 3 was not asked");
+
+        assert!(matches!(idle.appoint(|_| false), Appointed::Spinners));
+        assert_eq!(notify_one(&idle, 3), Some(3));
+        let notified = idle.notified().expect("it has not arrived");
+        let search = idle.give_up(notified).expect("it has not arrived");
+        idle.end_search(search);
+        assert!(idle.needs_watchdog(), "worker 3 may have no thread");
     }
 
     #[test]

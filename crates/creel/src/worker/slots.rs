@@ -411,10 +411,33 @@ impl WorkerSlots {
     /// Notifies an idle worker if there is work. The caller has not published that work, so it is
     /// not responsible if no thread can be started.
     pub(crate) fn notify_if_work(&self) {
-        if self.is_ready() {
+        if !self.idle.any_listed() {
+            // There is no worker to notify. A worker that becomes idle from now on checks for work.
+            self.ensure_watchdog();
+        } else if self.is_ready() {
             // We ignore the error if no thread can be started, because the next notification tries
             // again.
             let _ = self.notify_one(0, When::Now);
+        }
+    }
+
+    /// Wakes up to two idle workers behind worker `index`, which has found more work than it takes.
+    /// They check all sources of work, as notified workers do, but they do not own a search. Use it
+    /// in large pools only, where one search after another would take long to reach all workers.
+    pub(crate) fn wake_neighbours(&self, index: usize) {
+        const LOOKS: usize = 8;
+        if !self.idle.any_listed() {
+            return;
+        }
+        let workers = self.workers();
+        let behind = (1..=LOOKS.min(workers - 1)).map(|distance| (index + distance) % workers);
+        let slots = behind.map(|index| self.at(index));
+        // The watchdog stays, because its successor would have to be found under a lock.
+        let idle = slots.filter(|slot| {
+            slot.is_idle() && slot.thread.is_running() && !self.idle.is_watchdog(slot.index)
+        });
+        for slot in idle.take(2) {
+            slot.notify();
         }
     }
 

@@ -1,8 +1,8 @@
 //! The curves, each with the bound that no runtime can beat on the machine.
 
-use creel::{Pool, Wait};
-use creel_sim::{Machine, Sim, now_ns, thread, work};
-use std::time::Duration;
+use creel::{Balance, Pool, Wait};
+use creel_sim::{Machine, Sim, now_ns, profile_only, thread, work};
+use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
 /// One measured quantity as a function of the number of workers.
 pub struct Curve {
@@ -15,7 +15,7 @@ pub struct Curve {
 }
 
 /// All curves.
-pub const CURVES: [Curve; 9] = [
+pub const CURVES: [Curve; 10] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -87,12 +87,17 @@ pub const CURVES: [Curve; 9] = [
         name: "wake",
         what: "from all workers asleep until the last one runs its item of a loop",
         unit: "us",
-        bound_is: "a binary tree of wakes",
-        measure: wake,
-        bound: |machine, workers| {
-            let levels = (workers as f64).log2().ceil();
-            levels * (machine.costs.wake + machine.costs.idle_exit) as f64 / 1e3
-        },
+        bound_is: "the fastest tree of wakes",
+        measure: |machine, workers| wake(machine, workers, Balance::Sticky),
+        bound: |machine, workers| tree_of_wakes(machine, workers) as f64 / 1e3,
+    },
+    Curve {
+        name: "wake-fixed",
+        what: "the same with Balance::Fixed",
+        unit: "us",
+        bound_is: "the fastest tree of wakes",
+        measure: |machine, workers| wake(machine, workers, Balance::Fixed),
+        bound: |machine, workers| tree_of_wakes(machine, workers) as f64 / 1e3,
     },
 ];
 
@@ -131,17 +136,38 @@ fn farthest(machine: &Machine, workers: usize) -> f64 {
     cost as f64
 }
 
+/// Returns the time until `workers` threads run, of which one runs at first, in nanoseconds. Every
+/// thread that runs wakes one after another.
+fn tree_of_wakes(machine: &Machine, workers: usize) -> u64 {
+    let costs = machine.costs;
+    // The times at which the threads that run have made their next wake.
+    let mut wakes = BinaryHeap::from([Reverse(costs.wake)]);
+    let mut last = 0;
+    for _ in 1..workers {
+        let Reverse(woken) = wakes.pop().expect("there is a thread that runs");
+        last = woken + costs.idle_exit;
+        wakes.extend([woken, last].map(|from| Reverse(from + costs.wake)));
+    }
+    last
+}
+
 fn pool(workers: usize, wait: Wait) -> Pool {
     let pool = Pool::builder().workers(workers).wait(wait);
     pool.build().expect("the pool is valid")
 }
 
 /// Runs `f` five times and returns the least time of the last three, in microseconds.
-fn least(mut f: impl FnMut()) -> f64 {
-    let mut times = [0; 5];
+fn least(f: impl FnMut()) -> f64 {
+    least_of::<5>(f)
+}
+
+/// Runs `f` several times and returns the least time after the first two, in microseconds. A
+/// profile contains the last time only.
+fn least_of<const TIMES: usize>(mut f: impl FnMut()) -> f64 {
+    let mut times = [0; TIMES];
     for time in &mut times {
         let begin = now_ns();
-        f();
+        profile_only(&mut f);
         *time = now_ns() - begin;
     }
     times[2..].iter().copied().min().unwrap_or(0) as f64 / 1e3
@@ -156,7 +182,8 @@ fn dispatch(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
         let mut items = vec![0u8; workers];
-        least(|| pool.for_each(&mut items, |_| work(ITEM))) - ITEM as f64 / 1e3
+        // The pool times the first calls of a loop, and threads are still starting in them.
+        least_of::<12>(|| pool.for_each(&mut items, |_| work(ITEM))) - ITEM as f64 / 1e3
     })
 }
 
@@ -244,18 +271,20 @@ fn without_deep_idle(machine: &Machine) -> Machine {
     machine
 }
 
-fn wake(machine: &Machine, workers: usize) -> f64 {
+fn wake(machine: &Machine, workers: usize, balance: Balance) -> f64 {
     Sim::new(&without_deep_idle(machine)).run(|| {
-        let pool = pool(workers, Wait::Park);
+        let pool = pool(workers, Wait::Park).with_balance(balance);
         let mut starts = vec![0; workers];
         let mut least = f64::INFINITY;
         for _ in 0..10 {
             thread::sleep(Duration::from_micros(50));
             let begin = now_ns();
             // The work is long enough for the loop to be worth sharing.
-            pool.for_each(&mut starts, |start| {
-                *start = now_ns();
-                work(100_000);
+            profile_only(|| {
+                pool.for_each(&mut starts, |start| {
+                    *start = now_ns();
+                    work(100_000);
+                });
             });
             let last = starts.iter().copied().max().unwrap_or(begin);
             least = least.min((last - begin) as f64 / 1e3);

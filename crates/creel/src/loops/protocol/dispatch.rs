@@ -32,6 +32,7 @@ use super::{
     call::{Call, Even, Grain, units_of},
     closure::{Body, Code, Words},
     share::Share,
+    wake_tree,
 };
 use crate::{
     sync::{
@@ -56,6 +57,12 @@ pub(crate) struct LoopMailbox {
     /// The workers below this index, except for worker 0, are known to have threads. It is reset
     /// when a thread ends.
     ensured: AtomicUsize,
+    /// On a cache line of its own, because all workers read the fields above in each loop.
+    wakes: CachePadded<Wakes>,
+}
+
+/// The times that wake-ups take.
+struct Wakes {
     /// The time at which the last waking call was published, so that woken workers can measure how
     /// long a wake-up takes.
     woken_ns: AtomicU64,
@@ -184,9 +191,11 @@ impl LoopMailbox {
             panic: FirstPanic::default(),
             caller: Mutex::new(None),
             ensured: AtomicUsize::new(0),
-            woken_ns: AtomicU64::new(0),
-            wake_ns: AtomicU64::new(WAKE_NS_AT_FIRST),
-            waker_ns: AtomicU64::new(WAKER_NS_AT_FIRST),
+            wakes: CachePadded::new(Wakes {
+                woken_ns: AtomicU64::new(0),
+                wake_ns: AtomicU64::new(WAKE_NS_AT_FIRST),
+                waker_ns: AtomicU64::new(WAKER_NS_AT_FIRST),
+            }),
         }
     }
 
@@ -209,34 +218,35 @@ impl LoopMailbox {
 
     /// Returns the time at which the last waking call was published.
     pub(crate) fn woken_ns(&self) -> u64 {
-        self.woken_ns.load(Ordering::Relaxed)
+        self.wakes.woken_ns.load(Ordering::Relaxed)
     }
 
     /// Returns the average time from a wake-up until the worker runs.
     pub(crate) fn wake_ns(&self) -> u64 {
-        self.wake_ns.load(Ordering::Relaxed)
+        self.wakes.wake_ns.load(Ordering::Relaxed)
     }
 
     /// Returns the duration on one thread from which a loop is worth a wake-up. A loop of this
     /// duration saves as much with one other worker as the wake-up costs. The waker's cost counts
     /// twice, because the caller always pays it, even if the woken worker comes too late.
     pub(in crate::loops) fn wake_pays_ns(&self) -> u64 {
-        self.wake_ns() + 2 * self.waker_ns.load(Ordering::Relaxed)
+        self.wake_ns() + 2 * self.wakes.waker_ns.load(Ordering::Relaxed)
     }
 
-    /// Measures a wake-up. The woken worker calls this.
+    /// Measures a wake-up. The first two workers that the caller has woken call this. The others
+    /// would only wait for the cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
             return; // it was awake
         }
-        follow(&self.wake_ns, took);
+        follow(&self.wakes.wake_ns, took);
     }
 
     /// Lowers the averages a little, because a wake-up was not worth it. We will therefore try
     /// again at some point.
     pub(in crate::loops) fn forget_wake(&self) {
-        for cost in [&self.wake_ns, &self.waker_ns] {
+        for cost in [&self.wakes.wake_ns, &self.wakes.waker_ns] {
             let average = cost.load(Ordering::Relaxed);
             cost.store(average - average / 256, Ordering::Relaxed);
         }
@@ -259,7 +269,7 @@ impl LoopMailbox {
     }
 
     /// Publishes `job` and wakes the sleeping workers. If `cold`, some of the workers may sleep.
-    /// This then wakes two workers, and each worker of the loop wakes two more.
+    /// This then wakes some of them, and each of these wakes others (`wake_tree.rs`).
     pub(in crate::loops) fn publish(
         &self,
         slots: &WorkerSlots,
@@ -269,7 +279,7 @@ impl LoopMailbox {
     ) -> Call {
         self.down.write(job);
         let call = if cold {
-            self.woken_ns.store(now_ns(), Ordering::Relaxed);
+            self.wakes.woken_ns.store(now_ns(), Ordering::Relaxed);
             call.waking()
         } else {
             call
@@ -280,7 +290,7 @@ impl LoopMailbox {
             wake_children(slots, call, call.caller());
             let took = now_ns() - self.woken_ns();
             if took >= WAKE_NS_MIN {
-                follow(&self.waker_ns, took);
+                follow(&self.wakes.waker_ns, took);
             }
         } else if before.has_sleepers() {
             let others = (0..call.workers()).filter(|slot| *slot != call.caller());
@@ -299,11 +309,22 @@ fn follow(average: &AtomicU64, measured: u64) {
     average.store(next.clamp(WAKE_NS_MIN, WAKE_NS_MAX), Ordering::Relaxed);
 }
 
-/// Wakes the two children of worker `me` in the tree whose root is the caller.
+/// Returns the rank of worker `who` in the tree of wakes, whose root is the caller.
+fn rank_of(who: usize, call: Call) -> usize {
+    (who + call.workers() - call.caller()) % call.workers()
+}
+
+/// Returns whether worker `who` is one of the first two that the caller wakes.
+fn is_measured(call: Call, who: usize) -> bool {
+    let rank = rank_of(who, call);
+    let mut first = wake_tree::children(0, call.workers()).take(2);
+    first.any(|child| child == rank)
+}
+
+/// Wakes the workers that worker `me` has to wake.
 fn wake_children(all: &WorkerSlots, call: Call, me: usize) {
     let slots = call.workers();
-    let rank = (me + slots - call.caller()) % slots;
-    for child in (2 * rank + 1..=2 * rank + 2).take_while(|child| *child < slots) {
+    for child in wake_tree::children(rank_of(me, call), slots) {
         let slot = (call.caller() + child) % slots;
         all.at(slot).notify();
     }
@@ -360,12 +381,18 @@ impl<'a> Part<'a> {
             }
             return;
         }
-        while let Some(blocks) = self.share(self.slot.index).claim_front(epoch, grain) {
-            self.run(self.slot.index, blocks);
+        let own = self.slot.index;
+        while let Some(blocks) = self.share(own).claim_front(epoch, grain) {
+            self.note_claim(own);
+            self.run(own, blocks);
         }
-        if grain != Grain::WHOLE {
+        if grain != Grain::WHOLE && !self.are_all_claimed() {
             for victim in self.victims() {
+                if self.is_group_claimed(victim) {
+                    continue;
+                }
                 while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
+                    self.note_claim(victim);
                     self.counters.steals.add(1);
                     self.run(victim, blocks);
                 }
@@ -433,7 +460,7 @@ impl Protocol {
             return false;
         }
         share.enter(call.epoch());
-        if call.wakes() {
+        if call.wakes() && is_measured(call, who) {
             self.mailbox.note_wake();
         }
         let traced = self.slots.tracing.begin();

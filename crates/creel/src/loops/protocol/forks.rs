@@ -139,6 +139,8 @@ pub(crate) struct Forker {
     loops: AtomicPtr<Protocol>,
     /// When the thread began to fork. Thieves use it as a hint.
     begun_ns: AtomicU64,
+    /// Whether the forker is counted in `Forks::active`. Only its own thread uses this.
+    is_counted: AtomicBool,
     /// The worker whose forker this is. `None` for a guest.
     own: Option<usize>,
     throttle: WakeThrottle,
@@ -160,6 +162,7 @@ impl Forker {
             cutoff: Cutoff::new(),
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
+            is_counted: AtomicBool::new(false),
             own,
             throttle: WakeThrottle::new(),
             deferral: Deferral::new(),
@@ -225,18 +228,25 @@ impl Forker {
         self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 
-    /// Begins to fork, on the calling thread. `begun_ns` says since when.
-    fn begin(&self, loops: &Protocol, begun_ns: u64) {
+    /// Begins to fork, on the calling thread. `begun_ns` says since when. A thief is not counted,
+    /// because the recursion from which it steals is counted for longer. Otherwise, every steal
+    /// would write to a cache line that all thieves read.
+    fn begin(&self, loops: &Protocol, begun_ns: u64, is_counted: bool) {
         self.deque.set_owner(Some(Waiter::current()));
         self.cutoff.go_to(Place::default());
         self.loops
             .store(ptr::from_ref(loops).cast_mut(), Ordering::Relaxed);
         self.begun_ns.store(begun_ns, Ordering::Relaxed);
-        loops.forks.active.fetch_add(1, Ordering::SeqCst);
+        self.is_counted.store(is_counted, Ordering::Relaxed);
+        if is_counted {
+            loops.forks.active.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn end(&self, loops: &Protocol) {
-        loops.forks.active.fetch_sub(1, Ordering::SeqCst);
+        if self.is_counted.load(Ordering::Relaxed) {
+            loops.forks.active.fetch_sub(1, Ordering::SeqCst);
+        }
         self.loops.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
@@ -355,7 +365,8 @@ struct Prey {
 
 /// The threads of a pool that fork.
 pub(crate) struct Forks {
-    /// The number of active forkers. It is `SeqCst` like all that a worker reads before it sleeps.
+    /// The number of active forkers, except for those that only run stolen forks. It is `SeqCst`
+    /// like all that a worker reads before it sleeps.
     active: AtomicUsize,
     workers: Table<CachePadded<Forker>>,
     guests: Table<CachePadded<Forker>>,
@@ -399,12 +410,20 @@ impl Forks {
         self.workers.at(index);
     }
 
-    /// Returns the forker of the calling worker, which is active from now on.
-    fn worker(&self, loops: &Protocol, index: usize, begun_ns: impl FnOnce() -> u64) -> &Forker {
+    /// Returns the forker of the calling worker, which is active from now on. `begun_ns` returns
+    /// since when. `None` means that the worker is a thief.
+    fn worker(
+        &self,
+        loops: &Protocol,
+        index: usize,
+        begun_ns: Option<impl FnOnce() -> u64>,
+    ) -> &Forker {
         let forker = &**self.workers.at(index);
         if !forker.is_active() {
             self.workers_made.fetch_max(index + 1, Ordering::Relaxed);
-            forker.begin(loops, begun_ns());
+            let is_counted = begun_ns.is_some();
+            // The forks of a thief belong to a recursion that has been running for long.
+            forker.begin(loops, begun_ns.map_or(0, |begun_ns| begun_ns()), is_counted);
         }
         forker
     }
@@ -412,13 +431,7 @@ impl Forks {
     /// Ends the forking of a worker, whose thread calls this when it is in no user code.
     #[inline]
     pub(crate) fn rest(loops: &Protocol, index: usize) {
-        if loops.forks.any_active() {
-            loops.forks.end_of(loops, index);
-        }
-    }
-
-    fn end_of(&self, loops: &Protocol, index: usize) {
-        let forker = self.workers.at(index);
+        let forker = loops.forks.workers.at(index);
         if forker.is_active() {
             local(&CURRENT, |current| current.set(ptr::null()));
             forker.end(loops);

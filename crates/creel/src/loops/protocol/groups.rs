@@ -28,37 +28,77 @@ const GROUP: usize = if cfg!(any(creel_loom, creel_shuttle)) {
 const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
     2
 } else {
-    16
+    8
 };
+/// The number of cache lines that a thread requests before it reads the first of them. A core can
+/// wait for about ten lines at the same time.
+const AHEAD: usize = 8;
+
+/// Returns the same items, and calls `fetch` for each of them up to [`AHEAD`] items earlier.
+fn ahead<T>(mut items: impl Iterator<Item = T>, fetch: impl Fn(&T)) -> impl Iterator<Item = T> {
+    let mut ring = [const { None }; AHEAD];
+    let (mut filled, mut taken) = (0, 0);
+    std::iter::from_fn(move || {
+        while filled - taken < AHEAD
+            && let Some(item) = items.next()
+        {
+            fetch(&item);
+            ring[filled % AHEAD] = Some(item);
+            filled += 1;
+        }
+        let item = ring[taken % AHEAD].take();
+        taken += usize::from(item.is_some());
+        item
+    })
+}
 
 impl Part<'_> {
-    /// Returns the workers of the loop, in groups.
-    pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
+    /// Returns the workers of the loop from worker `first` on, which is the first of a group, in
+    /// groups. In a small loop, each worker is a group of its own.
+    pub(super) fn groups_from(&self, first: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let slots = self.call.workers();
-        let len = if self.is_flat() { slots } else { GROUP };
+        let len = if self.is_flat() { 1 } else { GROUP };
         let group = move |first: usize| (first < slots).then(|| first..slots.min(first + len));
-        successors(group(0), move |before| group(before.end))
+        successors(group(first), move |before| group(before.end))
     }
 
-    fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         self.call.workers() <= FLAT_MAX
     }
 
+    /// Returns the group of a worker, in a loop that is not flat.
+    fn group_of(&self, slot: usize) -> Range<usize> {
+        let first = slot - slot % GROUP;
+        first..self.call.workers().min(first + GROUP)
+    }
+
     /// Returns the workers in `group`, without the caller.
-    pub(super) fn workers_in(&self, group: Range<usize>) -> impl Iterator<Item = usize> {
+    pub(super) fn workers_in(&self, group: Range<usize>) -> impl Iterator<Item = usize> + use<> {
         let caller = self.call.caller();
         group.filter(move |slot| *slot != caller)
     }
 
     /// Returns whether all workers of a group took part and are out. If so, their shares are
     /// completely claimed too.
-    pub(super) fn is_out(&self, group: Range<usize>) -> bool {
+    pub(super) fn is_out(&self, group: &Range<usize>) -> bool {
         let epoch = self.call.epoch();
         if self.is_flat() {
-            self.are_done(group)
+            self.are_done(group.clone())
         } else {
-            self.share(group.start).group_out() == epoch
+            // The caller does not report, not even for a group of its own.
+            let is_caller = group.len() == 1 && group.start == self.call.caller();
+            is_caller || self.share(group.start).group_out() == epoch
         }
+    }
+
+    /// Returns the first group from worker `first` on that is not out.
+    pub(super) fn first_late(&self, first: usize) -> Option<Range<usize>> {
+        let is_late = |group: &Range<usize>| !self.is_out(group);
+        if self.is_flat() {
+            return self.groups_from(first).find(is_late);
+        }
+        let fetch = |group: &Range<usize>| self.share(group.start).prefetch_group_out();
+        ahead(self.groups_from(first), fetch).find(is_late)
     }
 
     fn are_done(&self, group: Range<usize>) -> bool {
@@ -74,11 +114,47 @@ impl Part<'_> {
             return;
         }
         let who = self.slot.index;
-        let first = who - who % GROUP;
-        let end = self.call.workers().min(first + GROUP);
+        let group = self.group_of(who);
         // We begin with the next worker, so that not all workers read the same cache line first.
-        if self.are_done(who + 1..end) && self.are_done(first..who) {
-            self.share(first).set_group_out(self.call.epoch());
+        if self.are_done(who + 1..group.end) && self.are_done(group.start..who) {
+            self.share(group.start).set_group_out(self.call.epoch());
         }
+    }
+
+    /// Records that the group of share `home` is completely claimed, if it is. Each thread calls
+    /// this when it has claimed blocks of that share.
+    pub(super) fn note_claim(&self, home: usize) {
+        if self.is_flat() {
+            return;
+        }
+        let (epoch, group) = (self.call.epoch(), self.group_of(home));
+        let is_claimed = |slot: usize| self.share(slot).is_claimed(epoch);
+        let mut all = (home..group.end).chain(group.start..home);
+        if all.all(is_claimed) {
+            self.share(group.start).set_group_claimed(epoch);
+        }
+    }
+
+    /// Returns whether the share of this worker is known to be completely claimed, because its
+    /// group is.
+    pub(super) fn is_group_claimed(&self, slot: usize) -> bool {
+        let first = || self.share(self.group_of(slot).start);
+        !self.is_flat() && first().is_group_claimed(self.call.epoch())
+    }
+
+    /// Returns whether all shares are known to be completely claimed. In a small loop, a thread has
+    /// to check each of them.
+    pub(super) fn are_all_claimed(&self) -> bool {
+        if self.is_flat() {
+            return false;
+        }
+        // Each worker begins with its own group, so that not all of them read the same cache line
+        // first.
+        let own = self.group_of(self.slot.index).start;
+        let before = self.groups_from(0).take_while(|group| group.start < own);
+        let all = self.groups_from(own).chain(before);
+        let fetch = |group: &Range<usize>| self.share(group.start).prefetch_group_claimed();
+        let epoch = self.call.epoch();
+        ahead(all, fetch).all(|group| self.share(group.start).is_group_claimed(epoch))
     }
 }

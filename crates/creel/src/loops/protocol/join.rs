@@ -6,6 +6,7 @@ use crate::{
     sync::{LOOKS, lock, now_ns, spin_loop},
     worker::waiter::Waiter,
 };
+use std::ops::Range;
 
 /// A worker for which the caller slept for a long time.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,14 @@ const QUICK_LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
     16
 };
 
+/// The number of pauses for which a caller waits for a group without progress, before it checks
+/// the workers of that group one by one. Reading a worker's cache line delays the worker.
+const GROUP_LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
+    1
+} else {
+    64
+};
+
 impl Part<'_> {
     /// Works until every share is claimed, and then waits until all workers in the loop are out. If
     /// it slept, it returns the worker for which it slept longest.
@@ -36,33 +45,58 @@ impl Part<'_> {
         };
         self.work();
         let shares = self.call.grain() != Grain::QUEUE;
-        if units < QUICK_UNITS && shares && !self.call.wakes() {
+        let mut late = if units < QUICK_UNITS && shares && !self.call.wakes() {
             // We wait a little, because reading a share takes its cache line away from the worker
             // that is about to claim it.
-            let is_out = || self.groups().all(|group| self.is_out(group));
-            let mut looks = 0..QUICK_LOOKS;
-            if looks.any(|_| {
-                spin_loop();
-                is_out()
-            }) {
-                return None;
-            }
-        }
+            self.poll(self.groups_from(0).next(), QUICK_LOOKS)
+        } else {
+            self.first_late(0)
+        };
         // We use two rounds, so that we wait for no worker while there is work left.
-        if shares {
-            self.late().for_each(|other| join.sweep(other));
+        if shares && let Some(first) = &late {
+            let groups = self.groups_from(first.start);
+            let late = groups.filter(|group| !self.is_out(group));
+            late.flat_map(|group| self.workers_in(group))
+                .filter(|other| !self.is_group_claimed(*other))
+                .for_each(|other| join.sweep(other));
         }
-        let slept = self.late().filter_map(|slot| {
-            let slept_ns = join.wait_until_left(slot);
-            (slept_ns > 0).then_some(Straggler { slot, slept_ns })
-        });
-        slept.max_by_key(|straggler| straggler.slept_ns)
+        let mut straggler: Option<Straggler> = None;
+        while let Some(group) = late {
+            if !self.is_flat() {
+                late = self.poll(Some(group.clone()), GROUP_LOOKS);
+                if late.as_ref() != Some(&group) {
+                    continue;
+                }
+            }
+            // A worker of this group takes long, or has not begun. In the second case, the group
+            // never reports.
+            for slot in self.workers_in(group.clone()) {
+                if self.is_out(&group) {
+                    break;
+                }
+                let slept_ns = join.wait_until_left(slot);
+                if slept_ns > straggler.map_or(0, |last| last.slept_ns) {
+                    straggler = Some(Straggler { slot, slept_ns });
+                }
+            }
+            late = self.first_late(group.end);
+        }
+        straggler
     }
 
-    /// Returns the workers of the groups that are not out yet.
-    fn late(&self) -> impl Iterator<Item = usize> {
-        let late = self.groups().filter(|group| !self.is_out(group.clone()));
-        late.flat_map(|group| self.workers_in(group))
+    /// Waits until the group `late` and those behind it are out, and gives up after `looks` pauses
+    /// without progress. Returns the first group that is not out.
+    fn poll(&self, mut late: Option<Range<usize>>, looks: u32) -> Option<Range<usize>> {
+        let mut left = looks;
+        while let Some(group) = late.as_ref().filter(|_| left > 0) {
+            spin_loop();
+            left -= 1;
+            if self.is_out(group) {
+                late = self.first_late(group.end);
+                left = looks;
+            }
+        }
+        late
     }
 }
 

@@ -6,6 +6,7 @@
 //! | `closure` | the closure of a loop |
 //! | `share` | the cache lines of one worker |
 //! | `dispatch` | publishing a loop and taking part in it |
+//! | `wake_tree` | which worker wakes which other one |
 //! | `groups`, `join` | how the caller waits for the workers |
 //! | `forks`, `deque`, `cutoff` | the second closures of joins, which idle workers steal |
 //! | `wake_throttle` | how often a thread notifies idle workers of its forks and of its scope's jobs |
@@ -30,6 +31,7 @@ pub(super) mod places;
 pub(crate) mod share;
 pub(crate) mod shared_jobs;
 pub(super) mod wake_throttle;
+pub(super) mod wake_tree;
 
 use crate::{
     sync::Mutex,

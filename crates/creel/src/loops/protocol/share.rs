@@ -7,12 +7,12 @@
 //! a shared job instead, which the caller closes. See `places.rs`.)
 
 use super::call::{Call, Grain, Left, is_before};
-use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering, prefetch};
 use crossbeam_utils::CachePadded;
-use std::ops::Range;
+use std::{ops::Range, ptr};
 
 /// One worker's part of the protocol. It consists of a cache line for its own thread, one that
-/// reports to the caller, and one that reports for a whole group, which is in use only if the
+/// reports to the caller, and two that report for a whole group, which are in use only if the
 /// worker is the first of its group. If a caller finds in the second line that the worker is done,
 /// it does not touch the first one, which therefore stays in the worker's cache.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub(crate) struct Share {
     /// The last loop that all workers of a group are out of. Only the first worker of a group uses
     /// it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
+    /// The last loop of which all shares of a group are completely claimed. Only the first worker
+    /// of a group uses it. It releases the claims that the storing thread has seen. It is a hint,
+    /// because two threads that make the last two claims may not see each other's.
+    group_claimed: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -72,6 +76,7 @@ impl Share {
                 done: AtomicU64::new(0),
             }),
             group_out: CachePadded::new(AtomicU64::new(0)),
+            group_claimed: CachePadded::new(AtomicU64::new(0)),
         }
     }
 
@@ -112,6 +117,7 @@ impl Share {
         self.claims.entered.store(0, Ordering::Relaxed);
         self.up.done.store(0, Ordering::Relaxed);
         self.group_out.store(0, Ordering::Relaxed);
+        self.group_claimed.store(0, Ordering::Relaxed);
     }
 
     /// Provides `blocks` blocks that all threads can claim, before loop `epoch` is published.
@@ -244,6 +250,27 @@ impl Share {
         self.group_out.load(Ordering::Acquire)
     }
 
+    /// Records that all shares of the group that begins with this worker are claimed in loop
+    /// `epoch`.
+    pub(crate) fn set_group_claimed(&self, epoch: u64) {
+        self.group_claimed.store(epoch, Ordering::Release);
+    }
+
+    /// Returns whether all shares of the group are known to be claimed in loop `epoch`.
+    pub(crate) fn is_group_claimed(&self, epoch: u64) -> bool {
+        self.group_claimed.load(Ordering::Acquire) == epoch
+    }
+
+    /// Prefetches the line that [`group_out`](Self::group_out) reads.
+    pub(crate) fn prefetch_group_out(&self) {
+        prefetch(ptr::from_ref(&*self.group_out).cast(), 1);
+    }
+
+    /// Prefetches the line that [`is_group_claimed`](Self::is_group_claimed) reads.
+    pub(crate) fn prefetch_group_claimed(&self) {
+        prefetch(ptr::from_ref(&*self.group_claimed).cast(), 1);
+    }
+
     /// Returns whether the worker's thread is in loop `epoch`. The answer is reliable if the
     /// calling thread has seen a claim of that worker.
     pub(crate) fn is_in(&self, epoch: u64) -> bool {
@@ -299,9 +326,11 @@ mod tests {
         assert!(share.is_in(5));
         share.leave(5);
         share.set_group_out(5);
-        assert!(share.is_done(5) && share.group_out() == 5);
+        share.set_group_claimed(5);
+        assert!(share.is_done(5) && share.group_out() == 5 && share.is_group_claimed(5));
         share.bring_up_to(900);
-        assert!(!share.is_done(5) && !share.is_in(5) && share.group_out() != 5);
+        assert!(!share.is_done(5) && !share.is_in(5));
+        assert!(share.group_out() != 5 && !share.is_group_claimed(5));
         assert!(share.is_unseen(call));
         assert!(!share.is_unseen(Call::new(900, 2, 0, Grain(0))));
         assert!(share.is_claimed(900) && !share.is_claimed(901));

@@ -59,8 +59,8 @@ impl Forker {
     /// whether there was one.
     pub(crate) fn steal_one(loops: &Protocol, slot: &WorkerSlot) -> bool {
         let before = local(&CURRENT, Cell::get);
-        let target = Forks::hunt(loops, slot, false, || true);
-        let stole = target.is_some_and(|target| target.run(slot, || ()));
+        let target = Forks::hunt(loops, slot, false, 0, || true);
+        let stole = target.is_some_and(|target| target.run(slot, true, |_| ()));
         if let Some(before) = before.filter(|before| !before.is_null()) {
             local(&CURRENT, |current| current.set(before));
         }

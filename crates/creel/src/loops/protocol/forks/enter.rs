@@ -36,7 +36,7 @@ impl<'a> Entered<'a> {
                     slot.set_looping(true);
                     loops.slots.leave_idle_for_long(slot);
                 }
-                let forker = forks.worker(loops, index, now_ns);
+                let forker = forks.worker(loops, index, Some(now_ns));
                 // A worker stays active until its next turn, so that many short joins in one loop
                 // or task pay for this once.
                 let undo = (!before.is_null()).then_some(Undo {
@@ -55,7 +55,7 @@ impl<'a> Entered<'a> {
                 );
                 let forker = &**forks.guests.at(guest);
                 loops.slots.idle.begin_outside();
-                forker.begin(loops, now_ns());
+                forker.begin(loops, now_ns(), true);
                 forker.deferral.begin();
                 let undo = Undo {
                     before,

@@ -19,11 +19,13 @@ pub(crate) struct Target<'a> {
 impl Forks {
     /// Looks for a thread with a fork that is worth stealing. Waits for a recursion that has only
     /// just begun, and for a while if this worker `stole` something already. Stops if `busy` returns
-    /// true, because this worker has something else to do.
+    /// true, because this worker has something else to do. Passes over the first `skip` such threads
+    /// if there are others, because this worker has failed to steal from them.
     pub(crate) fn hunt<'a>(
         loops: &'a Protocol,
         slot: &WorkerSlot,
         stole: bool,
+        skip: usize,
         busy: impl Fn() -> bool,
     ) -> Option<Target<'a>> {
         let forks = &loops.forks;
@@ -32,13 +34,22 @@ impl Forks {
             let now = now_ns();
             let begin = *begin.get_or_insert(now);
             let mut young = false;
+            let mut skipped = None;
+            let mut skip = skip;
             for victim in forks.others(slot.index) {
                 if victim.deque.has_forks() {
-                    if victim.is_old(now) {
+                    if !victim.is_old(now) {
+                        young = true;
+                    } else if skip == 0 {
                         return Some(Target { loops, victim });
+                    } else {
+                        skip -= 1;
+                        skipped = Some(Target { loops, victim });
                     }
-                    young = true;
                 }
+            }
+            if skipped.is_some() {
+                return skipped;
             }
             let until = match (young, stole) {
                 (true, _) => PATIENCE_NS,
@@ -55,19 +66,21 @@ impl Forks {
 }
 
 impl Target<'_> {
-    /// Steals the fork for the worker `slot` and runs it. `begin` is called in between. Returns
-    /// false if the fork is gone.
-    pub(crate) fn run(self, slot: &WorkerSlot, begin: impl FnOnce()) -> bool {
+    /// Steals the fork for the worker `slot` and runs it. `begin` is called in between, with whether
+    /// the victim has more forks. Returns false if the fork is gone. If the worker is in the middle
+    /// of user code, `is_inside` is true.
+    pub(crate) fn run(self, slot: &WorkerSlot, is_inside: bool, begin: impl FnOnce(bool)) -> bool {
         let Self { loops, victim } = self;
-        // What this worker forks from now on belongs to a recursion that has been running for long.
-        let own = loops.forks.worker(loops, slot.index, || 0);
+        // The user code may fork too, and then it must be counted.
+        let begun_ns = is_inside.then_some(|| 0);
+        let own = loops.forks.worker(loops, slot.index, begun_ns);
         let Some(prey) = victim.steal(own, None, || true) else {
             // Another thread has just taken it, or is about to.
             spin_loop();
             return false;
         };
         local(&CURRENT, |current| current.set(own));
-        begin();
+        begin(victim.deque.has_forks());
         own.run(prey);
         true
     }

@@ -355,7 +355,7 @@ impl<'s> Sequencer<'s> {
                 Some(repeat) => self.offset = repeat.offset,
                 None => self.ended = true,
             },
-            Command::RamWrite(write) => self.memory(write.kind, false, at),
+            Command::RamWrite(write) => self.memory(write.kind, write.second, at),
             Command::Nothing => {}
         }
     }
@@ -442,10 +442,10 @@ impl<'s> Sequencer<'s> {
         while let Some(now) = due.filter(|due| *due < end) {
             let mut next = u64::MAX;
             for stream in &mut self.streams {
-                if stream.next_tick() == now
-                    && let Some(write) = stream.step(self.song)
-                {
-                    self.subscribers.write(now, &write);
+                if stream.next_tick() == now {
+                    for write in stream.step(self.song).iter().flatten() {
+                        self.subscribers.write(now, write);
+                    }
                 }
                 next = next.min(stream.next_tick());
             }

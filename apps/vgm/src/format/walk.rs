@@ -113,8 +113,8 @@ impl Walk {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
-            if pwm_write(data, offset).is_some() {
-                walk.count_pwm();
+            if let Some((reg, value)) = pwm_write(data, offset) {
+                walk.write_pwm(reg, value);
                 offset += PWM_BYTES;
                 continue;
             }
@@ -284,9 +284,18 @@ impl Walk {
         commands.chain(self.used.lines(header, has)).collect()
     }
 
-    /// Counts a write to the PWM, all of whose registers we play.
+    /// Notes a write to the PWM. We play all of its registers except for some bits of register 0.
     #[inline(always)]
-    fn count_pwm(&mut self) {
+    fn write_pwm(&mut self, reg: u16, value: u16) {
+        if reg == 0 {
+            self.write(&Write {
+                instance: PWM,
+                port: 0,
+                reg,
+                value,
+            });
+            return;
+        }
         let index = PWM.index();
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;

@@ -107,7 +107,8 @@ fn lanes(write: &Write) -> [bool; LANES] {
             [false, true]
         }
         ChipId::Ym2612 if write.port == 0 && reg == 0x2A => [false, true],
-        // The wave half of an OPL4.
+        // The level of the FM half of an OPL4, and its wave half.
+        ChipId::Ymf278b if write.port == 2 && reg == 0xF8 => [true, false],
         ChipId::Ymf278b if write.port == 2 => [false, true],
         _ => [true, false],
     }

@@ -261,6 +261,7 @@ impl Stream {
                 };
                 [write(port, reg & 0x0F, data), None]
             }
+            ChipId::Okim6295 => [write(0, reg, data), None],
             // A word of the data has its high byte first.
             ChipId::Qsound => [write(0, reg, data.swap_bytes()), None],
             ChipId::SegaPcm | ChipId::Scsp | ChipId::X1010 | ChipId::C352 => {

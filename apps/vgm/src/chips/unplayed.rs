@@ -305,7 +305,7 @@ impl Used {
                     value,
                 } => {
                     (*first..=*last).contains(&write.reg)
-                        && (write.reg - first) % step == 0
+                        && (write.reg - first).is_multiple_of(*step)
                         && write.value & mask == *value
                 }
                 Sign::Expanded => write.reg == 0x0D && write.value & 0xE0 == 0xA0,

@@ -144,8 +144,9 @@ impl Samples {
             ChipId::C140 => address < 0x180 && reg & 15 == 5 && value & 0x80 != 0,
             ChipId::K053260 => reg == 0x28 && value & 0x0F != 0,
             ChipId::Qsound => reg < 0x80 && reg & 7 == 6 && value != 0,
-            // Port 1 is the ES5505, which has words. The ES5506 has longer registers.
-            ChipId::Es5506 => reg == [3, 0][usize::from(port & 1)] && value & 3 == 0,
+            // A voice needs a step. Port 1 is the ES5505, which has words instead of bytes.
+            ChipId::Es5506 if port == 1 => reg == 1 && value != 0,
+            ChipId::Es5506 => matches!(reg, 6 | 7) && value != 0,
             // The high byte of any register.
             ChipId::Ics2115 => reg == 3,
             // Bit 1 selects a wave instead of a sample.

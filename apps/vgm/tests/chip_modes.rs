@@ -12,6 +12,7 @@ use creel_vgm::chips::ym2610::Ym2610;
 use creel_vgm::chips::ym2612::Ym2612;
 use creel_vgm::chips::ym3526::Ym3526;
 use creel_vgm::chips::ym3812::Ym3812;
+use creel_vgm::chips::ymf262::Ymf262;
 
 /// The period of timer A, in frames. It is the longest one.
 const PERIOD: usize = 1024;
@@ -205,6 +206,40 @@ fn csm_does_not_release_a_key_that_is_held() {
             assert!(swing(&chip.frames(PERIOD)[PERIOD / 4..]) > 500, "{name}");
         }
     }
+}
+
+#[test]
+fn opl4_fm_has_the_level_of_its_mix_register() {
+    let loudest = |mix: Option<u8>| {
+        let mut chip = Ymf262::new_opl4(33_868_800);
+        if let Some(mix) = mix {
+            chip.write(2, 0xF8, mix);
+        }
+        chip.write(1, 0x05, 0x01);
+        let voice = [
+            (0x23, 0x21),
+            (0x63, 0xF0),
+            (0x83, 0x0F),
+            (0xC0, 0x30),
+            (0xA0, 0x44),
+            (0xB0, 0x32),
+        ];
+        for (reg, value) in voice {
+            chip.write(0, reg, value);
+        }
+        let mut frames = vec![[0; 2]; 2000];
+        chip.render(&mut frames);
+        [0, 1].map(|side| frames.iter().map(|frame| frame[side].abs()).max().unwrap())
+    };
+    let [whole, right] = loudest(Some(0));
+    assert!(whole > 3000 && whole == right, "{whole}");
+    assert_eq!(loudest(Some(0x38))[1], 0);
+    assert_eq!(loudest(Some(0x07)), [0, whole]);
+    // Each place is 3 dB, and 9 dB is the level after reset.
+    let expected = f64::from(whole) * 10f64.powf(-9.0 / 20.0);
+    let reset = loudest(None).map(f64::from);
+    assert!((reset[0] / expected - 1.0).abs() < 0.01, "{reset:?}");
+    assert_eq!(loudest(None), loudest(Some(0x1B)));
 }
 
 /// Returns the loudest value of each side of a C352 whose only voice has these volumes.

@@ -118,20 +118,12 @@ impl Es5503 {
     }
 
     /// Returns the number of native frames per second, which writes to E1 change.
+    ///
+    /// For example, it is 26 kHz at 7.16 MHz with all oscillators.
     pub fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
             seconds: 8 * (self.enabled as u64 + 2),
-        }
-    }
-
-    /// Returns the rate with all oscillators, which is their usual number.
-    ///
-    /// For example, it is 26 kHz at 7.16 MHz. Note that the rate is higher with fewer oscillators.
-    pub fn max_rate(&self) -> Rate {
-        Rate {
-            frames: u64::from(self.clock_hz),
-            seconds: 8 * (OSCILLATORS as u64 + 2),
         }
     }
 

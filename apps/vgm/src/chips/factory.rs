@@ -16,7 +16,7 @@ use super::levels;
 use super::msm5205::Msm5205;
 use super::nes::fds::Fds;
 use super::okim6258::Okim6258;
-use super::pcm::{self, PcmChip};
+use super::pcm::PcmChip;
 use super::registry;
 use super::sn76489::{Sn76489, Variant};
 use super::square_chip::{SquareChip, SsgClock};
@@ -165,8 +165,8 @@ pub fn render_cost_ns(chip: ChipId) -> u64 {
 /// of it, a song would not advance, or rendering a second would take minutes.
 fn clock_range_hz(chip: ChipId) -> std::ops::RangeInclusive<u32> {
     match chip {
-        // Songs give the native rate of these chips instead of their clock.
-        ChipId::C140 | ChipId::Scsp => 4_000..=40_000_000,
+        // Old songs give the native rate of these chips instead of their clock.
+        ChipId::C140 | ChipId::Scsp | ChipId::K054539 => 4_000..=40_000_000,
         ChipId::Qsound => 100_000..=100_000_000,
         _ => 100_000..=40_000_000,
     }
@@ -211,7 +211,7 @@ fn chip_parts(header: &Header, instance: Instance) -> Result<Vec<Part>> {
         }
     }
     if chip == ChipId::Ymf278b {
-        let fm = Ymf262::new(pcm::ymf278b::fm_clock_hz(clock_hz));
+        let fm = Ymf262::new_opl4(clock_hz);
         let level = levels::of_opl4_fm(header, instance);
         parts.push(Part::Frames(FrameChip::Ymf262(Box::new(fm)), level));
     }
@@ -288,16 +288,17 @@ fn ssg(header: &Header, instance: Instance, clock_hz: u32) -> Option<Part> {
     Some(Part::Squares(chip, 1, levels::of_ssg(header, instance)))
 }
 
-/// Returns the variant of the SN76489 in the header, or Sega's variant if the header has no valid
-/// one.
+/// Returns the variant of the SN76489 in the header. Sega's variant has the values that are missing
+/// or invalid.
 fn sn76489_variant(header: &Header) -> Variant {
     let (taps, width) = (header.word(0x28), header.byte(0x2A));
-    if taps == 0 || !(2..=16).contains(&width) {
-        return Variant::SEGA;
-    }
+    let usual = Variant::SEGA;
     Variant {
-        taps,
-        width,
+        taps: if taps == 0 { usual.taps } else { taps },
+        width: match width {
+            2..=16 => width,
+            _ => usual.width,
+        },
         flags: header.byte(0x2B),
     }
 }
@@ -306,6 +307,40 @@ fn sn76489_variant(header: &Header) -> Variant {
 mod tests {
 
     use super::*;
+
+    #[test]
+    fn missing_values_of_the_sn76489_are_those_of_sega() {
+        let variant = |taps: u8, width: u8, flags: u8| {
+            let mut song = vec![0; 0x101];
+            song[..4].copy_from_slice(b"Vgm ");
+            song[0x28] = taps;
+            (song[0x2A], song[0x2B]) = (width, flags);
+            let variant = sn76489_variant(&Header::parse(&song).unwrap());
+            (variant.taps, variant.width, variant.flags)
+        };
+        assert_eq!(variant(0, 0, 2), (9, 16, 2));
+        assert_eq!(variant(6, 0, 8), (6, 16, 8));
+        assert_eq!(variant(0, 15, 1), (9, 15, 1));
+        assert_eq!(variant(6, 17, 1), (6, 16, 1));
+    }
+
+    #[test]
+    fn old_songs_give_the_rate_of_the_k054539_instead_of_its_clock() {
+        let rate = |clock_hz: u32| {
+            let mut song = vec![0; 0x101];
+            song[..4].copy_from_slice(b"Vgm ");
+            song[8..10].copy_from_slice(&[0x61, 0x01]);
+            song[0x34] = 0xCC;
+            song[0xA0..0xA4].copy_from_slice(&clock_hz.to_le_bytes());
+            let header = Header::parse(&song).unwrap();
+            let (chip, second) = (ChipId::K054539, false);
+            match &chip_parts(&header, Instance { chip, second }).unwrap()[..] {
+                [Part::Frames(chip, _)] => chip.rate().hz(),
+                parts => panic!("{} parts", parts.len()),
+            }
+        };
+        assert_eq!(rate(48_000), rate(18_432_000));
+    }
 
     #[test]
     fn exactly_the_supported_chips_are_listed() {

@@ -91,7 +91,6 @@ impl FrameChip {
             FrameChip::Okim6258(chip) if chip.rate().hz() < OKIM6258_MAX_RATE.hz() => {
                 OKIM6258_MAX_RATE
             }
-            FrameChip::Es5503(chip) if chip.rate().hz() < chip.max_rate().hz() => chip.max_rate(),
             _ => self.rate(),
         }
     }

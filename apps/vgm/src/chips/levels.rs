@@ -73,13 +73,14 @@ fn weight(header: &Header, instance: Instance) -> f32 {
         return 0.0;
     }
     let Level { volume, share, .. } = level_of(instance.chip);
-    let ssg = match instance.chip {
+    let paired = match instance.chip {
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 => {
             chip_volume(header, instance, true, SSG_VOLUME)
         }
+        ChipId::Ymf278b => chip_volume(header, instance, true, 0x100),
         _ => 0.0,
     };
-    chip_volume(header, instance, false, volume) * share + ssg
+    chip_volume(header, instance, false, volume) * share + paired
 }
 
 /// Returns the volume of a chip of a song, or of its paired half if `paired` is set. 1 is unity.
@@ -115,6 +116,17 @@ mod tests {
         }
         bytes.extend([0x62, 0x66]);
         of_song(&Song::parse(bytes).unwrap())
+    }
+
+    #[test]
+    fn both_halves_of_a_ymf278b_have_a_weight() {
+        let mut bytes = vec![0; 0x100];
+        bytes[..4].copy_from_slice(b"Vgm ");
+        bytes[8..10].copy_from_slice(&[0x71, 0x01]);
+        bytes[0x34] = 0xCC;
+        bytes[0x60..0x64].copy_from_slice(&33_868_800u32.to_le_bytes());
+        bytes.extend([0x62, 0xD0, 0, 0, 0, 0x62, 0x66]);
+        assert_eq!(of_song(&Song::parse(bytes).unwrap()), 1.0);
     }
 
     #[test]

@@ -33,6 +33,16 @@ pub enum Sign {
         /// The bits of the value.
         bits: u16,
     },
+    /// A write to one of the registers `first`, `first + step` and so on up to `last` has these
+    /// values in the bits of the mask.
+    Matches {
+        /// The first register, the last one, and the distance between two of them.
+        regs: (u16, u16, u16),
+        /// The bits that count.
+        mask: u16,
+        /// The values of these bits.
+        value: u16,
+    },
     /// An AY8930, which is a type in the header, switches to its expanded mode.
     Expanded,
 }
@@ -40,6 +50,10 @@ pub enum Sign {
 const fn written(port: u8, reg: u16, bits: u16) -> Sign {
     let regs = (reg, reg);
     Sign::Written { port, regs, bits }
+}
+
+const fn matches(regs: (u16, u16, u16), mask: u16, value: u16) -> Sign {
+    Sign::Matches { regs, mask, value }
 }
 
 const fn part(chip: ChipId, what: &'static str, sign: Sign) -> Unplayed {
@@ -53,8 +67,63 @@ const OPL_TEST: &str = "test bits (register 01)";
 /// The name of the test bits of an OPN chip.
 const OPN_TEST: &str = "test bits (register 21)";
 
+/// Creates the entry of flags that the specification does not define.
+const fn undefined_bits(chip: ChipId, what: &'static str, offset: usize, bits: u8) -> Unplayed {
+    part(chip, what, Sign::HeaderBits(offset, bits))
+}
+
 /// Every part that we do not play.
 pub const UNPLAYED: &[Unplayed] = &[
+    undefined_bits(
+        ChipId::Sn76489,
+        "undefined flag (header 2B, bits 5 to 7)",
+        0x2B,
+        0xE0,
+    ),
+    part(
+        ChipId::Sn76489,
+        "width of the noise (header 2A)",
+        Sign::HeaderValues(
+            0x2A,
+            &[0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16],
+        ),
+    ),
+    undefined_bits(
+        ChipId::Ym2203,
+        "undefined flag (header 7A, bits 4 to 7)",
+        0x7A,
+        0xF0,
+    ),
+    undefined_bits(
+        ChipId::Ym2608,
+        "undefined flag (header 7B, bits 4 to 7)",
+        0x7B,
+        0xF0,
+    ),
+    undefined_bits(
+        ChipId::Ay8910,
+        "undefined flag (header 79, bits 5 to 7)",
+        0x79,
+        0xE0,
+    ),
+    undefined_bits(
+        ChipId::Okim6258,
+        "undefined flag (header 94, bits 4 to 7)",
+        0x94,
+        0xF0,
+    ),
+    undefined_bits(
+        ChipId::K054539,
+        "undefined flag (header 95, bits 3 to 7)",
+        0x95,
+        0xF8,
+    ),
+    undefined_bits(
+        ChipId::Msm5205,
+        "undefined flag (header D7, bits 3 to 7)",
+        0xD7,
+        0xF8,
+    ),
     part(ChipId::Ym2413, "test register (0F)", written(0, 0x0F, 0xFF)),
     part(ChipId::Ym2612, OPN_TEST, written(0, 0x21, 0xFF)),
     part(
@@ -121,6 +190,51 @@ pub const UNPLAYED: &[Unplayed] = &[
         Sign::HeaderValues(0x96, &[0, 1, 2]),
     ),
     part(
+        ChipId::Es5503,
+        "amplitude modulation (mode 2 of oscillators with odd numbers)",
+        matches((0xA1, 0xBF, 2), 0x07, 0x04),
+    ),
+    part(
+        ChipId::K007232,
+        "test mode of the pitch (registers 01 and 07, bit 4)",
+        matches((0x01, 0x07, 6), 0x10, 0x10),
+    ),
+    part(
+        ChipId::K007232,
+        "test mode of the pitch (registers 01 and 07, bit 5)",
+        matches((0x01, 0x07, 6), 0x20, 0x20),
+    ),
+    part(
+        ChipId::Mikey,
+        "clock of channel 0 by timer 7 (register 25)",
+        matches((0x25, 0x25, 1), 0x07, 0x07),
+    ),
+    part(
+        ChipId::Scsp,
+        "inverted sign of samples (word 00, bit 9)",
+        matches((0x00, 0x3E0, 0x20), 0x02, 0x02),
+    ),
+    part(
+        ChipId::Scsp,
+        "inverted bits of samples (word 00, bit 10)",
+        matches((0x00, 0x3E0, 0x20), 0x04, 0x04),
+    ),
+    part(
+        ChipId::Scsp,
+        "link of the envelope to the loop (word 0A, bit 14)",
+        matches((0x0A, 0x3EA, 0x20), 0x40, 0x40),
+    ),
+    part(
+        ChipId::Pwm,
+        "left channel on the right side (register 0, bit 1)",
+        matches((0, 0, 1), 0x02, 0x02),
+    ),
+    part(
+        ChipId::Pwm,
+        "right channel on the left side (register 0, bit 3)",
+        matches((0, 0, 1), 0x08, 0x08),
+    ),
+    part(
         ChipId::Pokey,
         "two-tone mode (register 0F, bit 3)",
         written(0, 0x0F, 0x08),
@@ -165,7 +279,7 @@ impl Used {
     pub fn watched(header: &Header, chip: ChipId) -> Watched {
         let parts = (0u32..).zip(UNPLAYED);
         let parts = parts.filter(|(_, part)| match part.sign {
-            Sign::Written { .. } => part.chip == chip,
+            Sign::Written { .. } | Sign::Matches { .. } => part.chip == chip,
             Sign::Expanded => part.chip == chip && header.byte(0x78) == 3,
             Sign::HeaderBits(..) | Sign::HeaderValues(..) => false,
         });
@@ -185,6 +299,15 @@ impl Used {
                         && (*first..=*last).contains(&write.reg)
                         && write.value & bits != 0
                 }
+                Sign::Matches {
+                    regs: (first, last, step),
+                    mask,
+                    value,
+                } => {
+                    (*first..=*last).contains(&write.reg)
+                        && (write.reg - first).is_multiple_of(*step)
+                        && write.value & mask == *value
+                }
                 Sign::Expanded => write.reg == 0x0D && write.value & 0xE0 == 0xA0,
                 Sign::HeaderBits(..) | Sign::HeaderValues(..) => false,
             };
@@ -200,7 +323,9 @@ impl Used {
             let uses = match part.sign {
                 Sign::HeaderBits(offset, bits) => header.byte(offset) & bits != 0,
                 Sign::HeaderValues(offset, known) => !known.contains(&header.byte(offset)),
-                Sign::Written { .. } | Sign::Expanded => self.0 >> bit & 1 != 0,
+                Sign::Written { .. } | Sign::Matches { .. } | Sign::Expanded => {
+                    self.0 >> bit & 1 != 0
+                }
             };
             uses && has(part.chip)
         });

@@ -9,6 +9,7 @@
 
 use super::Rate;
 use super::opl::registers::{Opl, Opl3, Revision};
+use super::pcm::ymf278b;
 use crate::chips::info::{ChipInfo, Create, DRUM_VOICES, Level, VoiceGroup, YMFM};
 use crate::format::ChipId;
 
@@ -29,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::ByFactory,
 };
 
-/// The YMF262.
+/// The YMF262, or the FM half of a YMF278B.
 ///
 /// ```
 /// use creel_vgm::chips::ymf262::Ymf262;
@@ -48,7 +49,14 @@ pub const INFO: ChipInfo = ChipInfo {
 pub struct Ymf262 {
     clock_hz: u32,
     fm: Opl<18>,
+    /// The volumes left and right in 256ths, if the chip is a part of a YMF278B.
+    mix: Option<[i32; 2]>,
 }
+
+/// The register of port 2 that sets the volumes in a YMF278B, and its value after reset, which is
+/// -9 dB.
+const MIX: u8 = 0xF8;
+const MIX_AFTER_RESET: u8 = 0x1B;
 
 impl Ymf262 {
     /// Creates a chip in its state after reset, at `clock_hz`.
@@ -56,6 +64,16 @@ impl Ymf262 {
         Self {
             clock_hz,
             fm: Opl::new(Revision::Opl3),
+            mix: None,
+        }
+    }
+
+    /// Creates the FM half of a YMF278B in its state after reset. `clock_hz` is the clock of the
+    /// YMF278B.
+    pub fn new_opl4(clock_hz: u32) -> Self {
+        Self {
+            mix: Some(ymf278b::mix(MIX_AFTER_RESET)),
+            ..Self::new(ymf278b::fm_clock_hz(clock_hz))
         }
     }
 
@@ -72,7 +90,11 @@ impl Ymf262 {
     /// Writes a register of the lower half (`port` 0) or the upper half (`port` 1) between two
     /// frames.
     pub fn write(&mut self, port: u8, reg: u8, value: u8) {
-        self.fm.write(port, reg, value);
+        match (&mut self.mix, port, reg) {
+            (Some(mix), 2, MIX) => *mix = ymf278b::mix(value),
+            (_, 2.., _) => {}
+            _ => self.fm.write(port, reg, value),
+        }
     }
 
     /// Mutes all voices except those in `voices`, one bit per voice: 18 channels, then five drums.
@@ -85,6 +107,11 @@ impl Ymf262 {
         self.fm.render::<Opl3>(out);
         for side in out.as_flattened_mut() {
             *side = (*side).clamp(-0x8000, 0x7fff);
+        }
+        if let Some(mix) = self.mix {
+            for frame in out {
+                *frame = std::array::from_fn(|side| (frame[side] * mix[side]) >> 8);
+            }
         }
     }
 }

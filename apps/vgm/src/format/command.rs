@@ -68,6 +68,8 @@ pub struct Block {
 pub struct RamWrite {
     /// The kind of the data bank, as in [`Block::kind`].
     pub kind: u8,
+    /// Whether the copy is for the second chip.
+    pub second: bool,
     /// The source offset in the bank, in bytes.
     pub from: u32,
     /// The destination address in the chip's RAM, in bytes.
@@ -200,7 +202,8 @@ fn block(song: &[u8], offset: usize, ops: &[u8]) -> Result<(Command, usize)> {
 
 fn ram_write(ops: &[u8]) -> RamWrite {
     RamWrite {
-        kind: ops[1],
+        kind: ops[1] & 0x7F,
+        second: ops[1] & 0x80 != 0,
         from: u24_at(ops, 2),
         to: u24_at(ops, 5),
         length: match u24_at(ops, 8) {

@@ -33,6 +33,9 @@ pub struct Gd3 {
     pub notes: String,
 }
 
+/// The number of fields of a tag.
+const FIELDS: usize = 11;
+
 /// The longest tag that is read, in bytes.
 const GD3_BYTES_MAX: usize = 256 << 10;
 
@@ -64,6 +67,35 @@ impl Gd3 {
             date: next(),
             converted_by: next(),
             notes: next(),
+        }
+    }
+
+    /// Returns the defect of the tag at `offset` of a decompressed song, if it has one.
+    ///
+    /// A defect of the tag has no effect on the sound.
+    pub fn defect(song: &[u8], offset: Option<usize>) -> Option<String> {
+        let offset = offset?;
+        let tag = song.get(offset..).unwrap_or(&[]);
+        let length = u32_at(tag, 8) as usize;
+        let text = tag.get(12..).unwrap_or(&[]);
+        let read = &text[..length.min(GD3_BYTES_MAX).min(text.len())];
+        let (units, odd_byte) = read.as_chunks::<2>();
+        let strings = units.iter().filter(|unit| **unit == [0, 0]).count();
+        if !tag.starts_with(b"Gd3 ") {
+            Some(format!(
+                "there are no tags at {offset:#x}, to which the header points"
+            ))
+        } else if read.len() < length {
+            let kept = read.len();
+            Some(format!(
+                "the tags are cut short: {kept} of {length} bytes were read"
+            ))
+        } else if strings < FIELDS || !odd_byte.is_empty() {
+            Some(format!(
+                "the tags are damaged: {strings} of {FIELDS} fields are complete"
+            ))
+        } else {
+            None
         }
     }
 
@@ -135,5 +167,23 @@ mod tests {
         assert_eq!(Gd3::parse(&bytes[..30], Some(0)).track, "Étude");
         assert_eq!(Gd3::parse(&bytes, Some(4)), Gd3::default());
         assert_eq!(Gd3::parse(&bytes, Some(usize::MAX)), Gd3::default());
+    }
+
+    #[test]
+    fn damaged_tags_have_a_defect() {
+        let bytes = Gd3::default().to_bytes();
+        let defect = |bytes: &[u8], offset| Gd3::defect(bytes, Some(offset)).unwrap_or_default();
+        assert_eq!(Gd3::defect(&bytes, None), None);
+        assert_eq!(defect(&bytes, 0), "");
+        assert_eq!(defect(&[&bytes[..], &[1, 2, 3]].concat(), 0), "");
+        assert!(defect(&bytes, 4).contains("no tags at 0x4"));
+        assert!(defect(&bytes, usize::MAX).contains("no tags"));
+        assert!(defect(&bytes[..20], 0).contains("cut short"));
+        assert!(defect(&bytes[..6], 0).contains("damaged"));
+        let mut short = bytes.clone();
+        short[8] -= 2;
+        assert!(defect(&short, 0).contains("10 of 11"));
+        short[8] += 1;
+        assert!(defect(&short, 0).contains("10 of 11"));
     }
 }

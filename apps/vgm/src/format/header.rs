@@ -2,7 +2,8 @@
 //!
 //! Invariant: no field is read from an offset at or after the start of the command data, which the
 //! header itself gives. An old header is shorter than a new one. We must not take the commands
-//! after an old header for the fields of a newer version.
+//! after an old header for the fields of a newer version. The same holds for an extra header, which
+//! may lie where a newer version has fields.
 //!
 //! Source: VGM specification 1.71/1.72, "Header" and "Extra header".
 
@@ -75,10 +76,11 @@ pub struct Header {
     pub volume: f32,
     /// The chip volumes of the extra header.
     pub chip_volumes: Vec<ChipVolume>,
-    /// The defect of the offset of the commands, if it has one.
+    /// The defects of the offset of the commands and of the extra header.
     ///
-    /// Then, `data_offset` is the end of the header that songs of the version usually have.
-    pub defect: Option<String>,
+    /// If the offset has one, `data_offset` is the end of the header that songs of the version
+    /// usually have.
+    pub defects: Vec<String>,
     clocks: [u32; CHIPS],
     second_clocks: Vec<(ChipId, u32)>,
     fields: [u8; 0x100],
@@ -91,6 +93,10 @@ pub fn peek(front: &[u8]) -> Option<Header> {
     // One byte more than the longest plain header, because at least one command must follow it.
     Header::parse(&unpack_front(front, 0x101)).ok()
 }
+
+/// The offset of the field that points to the extra header, and the end of that field.
+const EXTRA: usize = 0xBC;
+const EXTRA_END: usize = 0xC0;
 
 const DUAL_BIT: u32 = 1 << 30;
 const VARIANT_BIT: u32 = 1 << 31;
@@ -117,7 +123,12 @@ impl Header {
         let version = u32_at(song, 0x08);
         let (data_offset, defect) = data_offset(song, version)?;
         let mut fields = [0; 0x100];
-        let readable = data_offset.min(0x100);
+        let extra = match data_offset {
+            ..EXTRA_END => None,
+            _ => relative(song, EXTRA),
+        };
+        let end = extra.filter(|extra| *extra >= EXTRA_END);
+        let readable = end.unwrap_or(0x100).min(data_offset).min(0x100);
         fields[..readable].copy_from_slice(&song[..readable]);
 
         let mut clocks = [0; CHIPS];
@@ -141,7 +152,7 @@ impl Header {
             gd3_offset: relative(song, 0x14),
             volume: volume_factor(fields[0x7C]),
             chip_volumes: Vec::new(),
-            defect,
+            defects: defect.into_iter().collect(),
             clocks,
             second_clocks: Vec::new(),
             fields,
@@ -247,16 +258,36 @@ impl Header {
         u32::try_from(loops.max(1)).unwrap_or(u32::MAX)
     }
 
+    /// Reads the extra header, and records its defects.
     fn read_extra(&mut self, song: &[u8]) {
-        let Some(base) = relative(&self.fields, 0xBC) else {
+        let Some(base) = relative(&self.fields, EXTRA) else {
             return;
         };
         let size = u32_at(song, base);
-        let list = |at: usize, needed: u32| {
-            let start = at + u32_at(song, at) as usize;
-            (size >= needed && start > at && start < song.len()).then_some(start)
+        if base.saturating_add(4) > song.len() || size < 4 {
+            let reason = match song.get(base) {
+                Some(_) => format!("claims to have {size} bytes"),
+                None => format!("begins at {base:#x}, outside the song"),
+            };
+            self.defects.push(format!("the extra header {reason}"));
+            return;
+        }
+        let mut defects = Vec::new();
+        let mut list = |name: &str, at: usize, needed: u32, entry: usize| {
+            let distance = u32_at(song, at) as usize;
+            if size < needed || distance == 0 {
+                return None;
+            }
+            let start = at + distance;
+            let bytes = usize::from(u8_at(song, start)) * entry;
+            if song.len() <= start.saturating_add(bytes) {
+                defects.push(format!(
+                    "the extra header's {name} at {start:#x} reach beyond the end of the song"
+                ));
+            }
+            Some(start)
         };
-        if let Some(start) = list(base.saturating_add(4), 8) {
+        if let Some(start) = list("clocks", base + 4, 8, 5) {
             for entry in entries::<5>(song, start) {
                 if let Some(chip) = ChipId::from_number(entry[0]) {
                     let clock = u32_at(entry, 1) & !(DUAL_BIT | VARIANT_BIT);
@@ -266,9 +297,10 @@ impl Header {
                 }
             }
         }
-        if let Some(start) = list(base.saturating_add(8), 12) {
+        if let Some(start) = list("volumes", base + 8, 12, 4) {
             self.chip_volumes = entries::<4>(song, start).filter_map(chip_volume).collect();
         }
+        self.defects.append(&mut defects);
     }
 }
 
@@ -276,7 +308,7 @@ impl Header {
 /// out.
 fn entries<const N: usize>(song: &[u8], start: usize) -> impl Iterator<Item = &[u8]> {
     let count = usize::from(u8_at(song, start));
-    let rest = song.get(start + 1..).unwrap_or(&[]);
+    let rest = song.get(start.saturating_add(1)..).unwrap_or(&[]);
     rest.chunks_exact(N).take(count)
 }
 
@@ -395,6 +427,43 @@ mod tests {
         assert_eq!(header.clock(second), Some(1_000_000));
         assert_eq!(header.chip_volumes.len(), 1);
         assert_eq!(header.chip_volumes[0].volume, Volume::Relative(0x80));
+    }
+
+    #[test]
+    fn the_header_ends_where_the_extra_header_begins() {
+        let mut song = song();
+        song[0xBC] = 4;
+        song[0xC0] = 8;
+        song[0xDC..0xE0].copy_from_slice(&24_192_000u32.to_le_bytes());
+        let header = Header::parse(&song).unwrap();
+        assert_eq!(header.clock(first(ChipId::WonderSwan)), None);
+        assert_eq!(header.clock(first(ChipId::C352)), None);
+        assert!(header.defects.is_empty(), "{:?}", header.defects);
+    }
+
+    #[test]
+    fn damaged_extra_headers_are_reported() {
+        // The offset of the extra header, its size, the offset of the volumes and their number.
+        for (offset, size, volumes, count, defect) in [
+            (0x14, 12, 4, 1, ""),
+            (0x14, 4, 4, 1, ""),
+            (0x7000, 12, 4, 1, "outside the song"),
+            (0x14, 2, 4, 1, "claims to have 2 bytes"),
+            (0x14, 12, 0x7000, 1, "volumes at 0x70d8"),
+            (0x14, 12, 4, 200, "volumes at 0xdc"),
+        ] {
+            let mut song = song();
+            song[0xBC..0xC0].copy_from_slice(&u32::to_le_bytes(offset));
+            song[0xD0] = size;
+            song[0xD8..0xDC].copy_from_slice(&u32::to_le_bytes(volumes));
+            song[0xDC] = count;
+            song[0x34] = 0xDC;
+            let defects = Header::parse(&song).unwrap().defects;
+            match defect {
+                "" => assert!(defects.is_empty(), "{defects:?}"),
+                _ => assert!(defects[0].contains(defect), "{defect}: {defects:?}"),
+            }
+        }
     }
 
     #[test]

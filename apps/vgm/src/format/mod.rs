@@ -19,6 +19,7 @@ mod container;
 mod gd3;
 mod header;
 mod references;
+mod samples;
 mod song;
 mod walk;
 

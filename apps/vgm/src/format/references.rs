@@ -12,6 +12,9 @@ use crate::chips::registry;
 /// The number of kinds of stream data.
 const KINDS: usize = 0x40;
 
+/// The largest number of useless streams and copies that we describe.
+const USELESS_MAX: usize = 8;
+
 /// What a song needs of its banks.
 pub(super) struct References {
     has_dac: bool,
@@ -20,8 +23,18 @@ pub(super) struct References {
     /// For each kind of data, the least number of bytes and of blocks that the song needs.
     bytes: [u64; KINDS],
     blocks: [u16; KINDS],
-    /// The streams whose chip exists, with the kind of their data.
-    streams: Vec<(u8, Option<u8>)>,
+    /// The streams that have been set up.
+    streams: Vec<Target>,
+    /// The descriptions of streams and copies that have no effect.
+    useless: Vec<String>,
+}
+
+/// The chip and the data of a stream.
+struct Target {
+    id: u8,
+    /// The number of the chip, as the command has it.
+    number: u8,
+    bank: Option<u8>,
 }
 
 impl References {
@@ -34,6 +47,7 @@ impl References {
             bytes: [0; KINDS],
             blocks: [0; KINDS],
             streams: Vec::new(),
+            useless: Vec::new(),
         }
     }
 
@@ -53,37 +67,52 @@ impl References {
 
     /// Notes command 68.
     pub(super) fn copy(&mut self, write: &RamWrite, header: &Header) {
-        if registry::of_block(write.kind).is_some_and(|chip| exists(chip, false, header)) {
-            self.byte(write.kind, write.from);
+        let kind = write.kind;
+        match registry::of_block(kind) {
+            Some(chip) if exists(chip, write.second, header) => {
+                self.byte(kind, write.from.saturating_add(write.length - 1));
+            }
+            Some(_) => {}
+            None => self.useless(format!(
+                "a copy of samples of kind {kind:#04x} has no effect: no chip has a RAM for them"
+            )),
         }
     }
 
     /// Notes a command of a stream.
     pub(super) fn stream(&mut self, command: &StreamCommand, header: &Header) {
         match *command {
-            StreamCommand::Setup { id, chip, .. } => {
-                let target = ChipId::from_number(chip & 0x7F);
-                let exists = target.is_some_and(|id| exists(id, chip & 0x80 != 0, header));
-                let bank = self.streams.iter().find(|stream| stream.0 == id);
-                let bank = bank.and_then(|stream| stream.1);
-                self.streams.retain(|stream| stream.0 != id);
-                if exists {
-                    self.streams.push((id, bank));
-                }
-            }
+            StreamCommand::Setup { id, chip, .. } => match self.target(id) {
+                Some(target) => target.number = chip,
+                None => self.streams.push(Target {
+                    id,
+                    number: chip,
+                    bank: None,
+                }),
+            },
             StreamCommand::Data { id, bank, .. } => {
-                if let Some(stream) = self.streams.iter_mut().find(|stream| stream.0 == id) {
-                    stream.1 = Some(bank);
+                if let Some(target) = self.target(id) {
+                    target.bank = Some(bank);
                 }
             }
-            StreamCommand::Start { id, offset, .. } if offset != u32::MAX => {
-                if let Some(bank) = self.bank(id) {
+            StreamCommand::Start {
+                id, offset, mode, ..
+            } => {
+                let Some(bank) = self.start(id, header) else {
+                    return;
+                };
+                if mode & 0x0F > 3 {
+                    self.useless(format!(
+                        "a stream of the unknown length mode {:#04x} does not start",
+                        mode & 0x0F
+                    ));
+                } else if offset != u32::MAX {
                     self.byte(bank, offset);
                 }
             }
             StreamCommand::StartBlock { id, block, .. } => {
-                if let Some(bank) = self.bank(id) {
-                    let blocks = &mut self.blocks[usize::from(bank) % KINDS];
+                if let Some(bank) = self.start(id, header) {
+                    let blocks = &mut self.blocks[usize::from(bank)];
                     *blocks = (*blocks).max(block.saturating_add(1));
                 }
             }
@@ -91,19 +120,46 @@ impl References {
         }
     }
 
-    fn bank(&self, id: u8) -> Option<u8> {
-        let stream = self.streams.iter().find(|stream| stream.0 == id);
-        stream.and_then(|stream| stream.1)
+    /// Notes the start of a stream, and returns the kind of its data if it can be heard.
+    fn start(&mut self, id: u8, header: &Header) -> Option<u8> {
+        let target = self.target(id)?;
+        let (number, bank) = (target.number, target.bank?);
+        let Some(chip) = ChipId::from_number(number & 0x7F) else {
+            self.useless(format!(
+                "a stream to the unknown chip {number:#04x} is not played"
+            ));
+            return None;
+        };
+        if !exists(chip, number & 0x80 != 0, header) {
+            return None;
+        }
+        if usize::from(bank) >= KINDS {
+            self.useless(format!(
+                "a stream of the unknown data bank {bank:#04x} is not played"
+            ));
+            return None;
+        }
+        Some(bank)
+    }
+
+    fn target(&mut self, id: u8) -> Option<&mut Target> {
+        self.streams.iter_mut().find(|target| target.id == id)
+    }
+
+    fn useless(&mut self, line: String) {
+        if self.useless.len() < USELESS_MAX && !self.useless.contains(&line) {
+            self.useless.push(line);
+        }
     }
 
     fn byte(&mut self, kind: u8, offset: u32) {
-        let bytes = &mut self.bytes[usize::from(kind) % KINDS];
+        let bytes = &mut self.bytes[usize::from(kind)];
         *bytes = (*bytes).max(u64::from(offset) + 1);
     }
 
     /// Returns a description of the data that the song refers to and does not contain.
     pub(super) fn missing(&self, banks: &[Bank]) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines = self.useless.clone();
         for (kind, bank) in banks.iter().enumerate() {
             let (bytes, blocks) = (bank.data.len(), bank.blocks.len());
             let (byte, block) = (self.bytes[kind], self.blocks[kind]);
@@ -150,8 +206,43 @@ mod tests {
 
     /// Stream 0 to the DAC, with every byte of bank 0.
     const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
+    /// A start of the first three bytes.
+    const START: [u8; 11] = [0x93, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0];
+
     /// The same for a PWM, which the song does not have.
     const PWM: [u8; 10] = [0x90, 0, 0x11, 0, 2, 0x91, 0, 3, 1, 0];
+
+    /// Returns a stream that is set up and started, with one byte replaced.
+    fn replaced(at: usize, value: u8) -> Vec<u8> {
+        let mut commands = [&STREAM[..], &START].concat();
+        commands[at] = value;
+        commands
+    }
+
+    /// Returns a copy into RAM of `length` bytes from `from` on.
+    fn copy(kind: u8, from: u8, length: u8) -> Vec<u8> {
+        vec![0x68, 0x66, kind, from, 0, 0, 0, 0, 0, length, 0, 0]
+    }
+
+    #[test]
+    fn copies_beyond_the_data_are_reported() {
+        let losses = |second: u8, from, length| {
+            let mut bytes = vec![0; 0x80];
+            bytes[..4].copy_from_slice(b"Vgm ");
+            bytes[8..10].copy_from_slice(&[0x51, 0x01]);
+            bytes[0x34] = 0x4C;
+            bytes[0x40..0x44].copy_from_slice(&12_500_000u32.to_le_bytes());
+            bytes.extend([0x67, 0x66, 1, 4, 0, 0, 0, 10, 11, 12, 13]);
+            bytes.extend(copy(1 | second, from, length));
+            bytes.extend([0x71, 0x66]);
+            Song::parse(bytes).unwrap().losses().to_vec()
+        };
+        assert!(losses(0, 0, 4).is_empty() && losses(0, 3, 1).is_empty());
+        assert!(losses(0, 1, 4)[0].contains("from byte 0x4"));
+        assert!(losses(0, 0, 0)[0].contains("from byte 0xffffff"));
+        // There is no second chip, so the copy does not matter.
+        assert!(losses(0x80, 1, 4).is_empty());
+    }
 
     #[test]
     fn samples_that_the_song_does_not_contain_are_reported() {
@@ -167,6 +258,12 @@ mod tests {
             ([&STREAM[..], &[0x95, 0, 1, 0, 0]].concat(), "block 1"),
             ([&PWM[..], &[0x95, 0, 1, 0, 0]].concat(), ""),
             (vec![0x95, 0, 9, 0, 0], ""),
+            (replaced(2, 0x70), "unknown chip 0x70"),
+            (replaced(7, 0x40), "unknown data bank 0x40"),
+            (replaced(16, 4), "unknown length mode 0x04"),
+            (replaced(16, 0x82), ""),
+            (copy(0, 0, 4), "samples of kind 0x00 has no effect"),
+            (copy(1, 0, 1), ""),
         ] {
             let losses = losses(&[&commands[..], &[0x71]].concat());
             match expected {

@@ -19,6 +19,9 @@ use crate::error::Result;
 /// The unit of time of the format, in samples per second, whatever the output rate.
 pub const TICKS_PER_SECOND: u32 = 44_100;
 
+/// The newest version of the format that we know, in BCD.
+const NEWEST_VERSION: u32 = 0x172;
+
 /// The place where a song repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loop {
@@ -79,17 +82,28 @@ impl Song {
         let mut bytes = unpacked.bytes;
         let header = Header::parse(&bytes)?;
         let tags = Gd3::parse(&bytes, header.gd3_offset);
+        let defect_of_tags = Gd3::defect(&bytes, header.gd3_offset);
         let mut walk = Walk::over(&mut bytes, &header)?;
         let mut warnings = Vec::new();
         let repeat = walk.repeat(&header, &mut warnings);
         let container = unpacked
             .defect
             .map(|defect| format!("{defect}; its end is missing"));
-        let mut losses: Vec<_> = container.into_iter().chain(header.defect.clone()).collect();
+        let mut losses: Vec<_> = container
+            .into_iter()
+            .chain(header.defects.clone())
+            .collect();
         losses.append(&mut walk.losses);
         warnings.splice(0..0, losses.iter().cloned());
         warnings.extend(walk.writes_without_clock(&header));
-        warnings.extend(walk.missing_samples());
+        warnings.extend(walk.replaced_samples());
+        warnings.extend(defect_of_tags);
+        if header.version > NEWEST_VERSION {
+            let (major, minor) = (header.version >> 8, header.version & 0xFF);
+            warnings.push(format!(
+                "the song has version {major:x}.{minor:02x} of the format; we know it up to 1.72"
+            ));
+        }
         Ok(Song {
             repeat,
             ticks: walk.tick,

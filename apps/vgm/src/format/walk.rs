@@ -21,6 +21,7 @@ use super::command::{
 };
 use super::header::{Header, Instance};
 use super::references::References;
+use super::samples::Samples;
 use super::song::Loop;
 use crate::chips::unplayed::{Used, Watched};
 use crate::error::{Error, Result};
@@ -68,35 +69,6 @@ struct Gap {
     reason: String,
 }
 
-/// The samples that a song plays and the samples that it contains.
-#[derive(Default)]
-struct Samples {
-    /// Whether the song plays the drums of a YM2608. No song can contain their samples.
-    drums: bool,
-    /// For ADPCM-A and ADPCM-B of a YM2610: whether the song plays samples, and whether it contains
-    /// any.
-    adpcm_a: [bool; 2],
-    adpcm_b: [bool; 2],
-}
-
-impl Samples {
-    #[inline(always)]
-    fn write(&mut self, write: &Write) {
-        let keys = write.value & 0x80 == 0 && write.value & 0x3F != 0;
-        match (write.instance.chip, write.port, write.reg) {
-            (ChipId::Ym2608, 0, 0x10) => self.drums |= keys,
-            (ChipId::Ym2610, 1, 0x00) => self.adpcm_a[0] |= keys,
-            (ChipId::Ym2610, 0, 0x10) => self.adpcm_b[0] |= write.value & 0x80 != 0,
-            _ => {}
-        }
-    }
-
-    fn block(&mut self, kind: u8) {
-        self.adpcm_a[1] |= kind == 0x82;
-        self.adpcm_b[1] |= kind == 0x83;
-    }
-}
-
 /// The result of walking over one command.
 enum Step {
     /// The next command is at this offset.
@@ -141,8 +113,8 @@ impl Walk {
             if header.loop_offset == Some(offset) {
                 walk.loop_tick = Some(walk.tick);
             }
-            if pwm_write(data, offset).is_some() {
-                walk.count_pwm();
+            if let Some((reg, value)) = pwm_write(data, offset) {
+                walk.write_pwm(reg, value);
                 offset += PWM_BYTES;
                 continue;
             }
@@ -183,6 +155,7 @@ impl Walk {
         walk.losses.extend(walk.gaps_described());
         walk.losses
             .extend(walk.references.missing(walk.banks.filled()));
+        walk.losses.extend(walk.samples.missing(header));
         walk.losses.extend(walk.unplayed(header));
         Ok(walk)
     }
@@ -217,14 +190,14 @@ impl Walk {
             Command::Nothing => self.reserved[usize::from(data[offset])] = true,
             Command::RamWrite(write) => {
                 self.references.copy(&write, header);
-                self.note_block(write.kind);
+                self.samples.copy(&write);
             }
             Command::Block(block) => {
                 self.note_block(block.kind);
                 let defect = if block.kind < 0x80 {
                     self.banks.add(data, &block)?
                 } else {
-                    self.samples.block(block.kind);
+                    self.samples.block(&block);
                     misplaced(data, &block)
                 };
                 let lost = |defect| format!("{defect} (at byte {offset:#x})");
@@ -311,9 +284,18 @@ impl Walk {
         commands.chain(self.used.lines(header, has)).collect()
     }
 
-    /// Counts a write to the PWM, all of whose registers we play.
+    /// Notes a write to the PWM. We play all of its registers except for some bits of register 0.
     #[inline(always)]
-    fn count_pwm(&mut self) {
+    fn write_pwm(&mut self, reg: u16, value: u16) {
+        if reg == 0 {
+            self.write(&Write {
+                instance: PWM,
+                port: 0,
+                reg,
+                value,
+            });
+            return;
+        }
         let index = PWM.index();
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;
@@ -346,22 +328,9 @@ impl Walk {
         })
     }
 
-    /// Returns warnings about samples that the song plays but does not contain.
-    pub fn missing_samples(&self) -> impl Iterator<Item = String> {
-        let Samples {
-            drums,
-            adpcm_a,
-            adpcm_b,
-        } = self.samples;
-        let silent =
-            |what| format!("the YM2610's {what} is silent: the song contains no samples for it");
-        let of_chip = "the YM2608's drums are replacements, because its ROM is not available";
-        let warnings = [
-            drums.then(|| of_chip.into()),
-            (adpcm_a == [true, false]).then(|| silent("ADPCM-A")),
-            (adpcm_b == [true, false]).then(|| silent("ADPCM-B")),
-        ];
-        warnings.into_iter().flatten()
+    /// Returns a warning if the song plays samples that we replace.
+    pub fn replaced_samples(&self) -> Option<String> {
+        self.samples.replaced()
     }
 
     /// Returns the loop, if the song has one that begins at a command and has a duration.

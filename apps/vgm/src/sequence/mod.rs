@@ -107,7 +107,8 @@ fn lanes(write: &Write) -> [bool; LANES] {
             [false, true]
         }
         ChipId::Ym2612 if write.port == 0 && reg == 0x2A => [false, true],
-        // The wave half of an OPL4.
+        // The level of the FM half of an OPL4, and its wave half.
+        ChipId::Ymf278b if write.port == 2 && reg == 0xF8 => [true, false],
         ChipId::Ymf278b if write.port == 2 => [false, true],
         _ => [true, false],
     }
@@ -355,7 +356,7 @@ impl<'s> Sequencer<'s> {
                 Some(repeat) => self.offset = repeat.offset,
                 None => self.ended = true,
             },
-            Command::RamWrite(write) => self.memory(write.kind, false, at),
+            Command::RamWrite(write) => self.memory(write.kind, write.second, at),
             Command::Nothing => {}
         }
     }
@@ -442,10 +443,10 @@ impl<'s> Sequencer<'s> {
         while let Some(now) = due.filter(|due| *due < end) {
             let mut next = u64::MAX;
             for stream in &mut self.streams {
-                if stream.next_tick() == now
-                    && let Some(write) = stream.step(self.song)
-                {
-                    self.subscribers.write(now, &write);
+                if stream.next_tick() == now {
+                    for write in stream.step(self.song).iter().flatten() {
+                        self.subscribers.write(now, write);
+                    }
                 }
                 next = next.min(stream.next_tick());
             }

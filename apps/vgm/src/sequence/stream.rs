@@ -6,7 +6,9 @@
 
 use crate::format::{ChipId, Instance, PSG_SECOND, Song, TICKS_PER_SECOND, Write};
 
-/// The fastest stream that is played, in writes per second. No converter accepts more.
+/// The largest number of writes per second that a stream makes. No converter accepts more.
+///
+/// A faster stream skips data and keeps its speed.
 const STREAM_HZ_MAX: u32 = 4 * TICKS_PER_SECOND;
 
 const REVERSE: u8 = 0x10;
@@ -36,6 +38,8 @@ pub struct Stream {
     step: usize,
     base: usize,
     hz: u32,
+    /// The number of values to advance per write, which is above 1 if the stream is too fast.
+    stride: u64,
     /// The offset in the bank at which the run begins, in bytes.
     start: usize,
     /// The number of writes in a run.
@@ -47,7 +51,7 @@ pub struct Stream {
     running: bool,
     next_tick: u64,
     /// The fraction of a tick by which the next write comes after `next_tick`, in units of 1 / hz.
-    next_fraction: u32,
+    next_fraction: u64,
 }
 
 impl Stream {
@@ -62,6 +66,7 @@ impl Stream {
             step: 1,
             base: 0,
             hz: 0,
+            stride: 1,
             start: 0,
             length: 0,
             made: 0,
@@ -94,7 +99,8 @@ impl Stream {
         if self.hz == 0 {
             self.next_tick = now;
         }
-        self.hz = hz.min(STREAM_HZ_MAX);
+        self.hz = hz;
+        self.stride = u64::from(hz.div_ceil(STREAM_HZ_MAX)).max(1);
         self.next_fraction = 0;
     }
 
@@ -139,11 +145,11 @@ impl Stream {
         }
     }
 
-    /// Returns the write that is due and advances the stream.
+    /// Returns the writes that are due and advances the stream.
     ///
-    /// Returns `None` if the bank has no data at this position, or if the target does not exist or
-    /// cannot accept the write.
-    pub fn step(&mut self, song: &Song) -> Option<Write> {
+    /// There are none if the bank has no data at this position, or if the target does not exist.
+    /// Most chips need one write per value, and none needs more than two.
+    pub fn step(&mut self, song: &Song) -> [Option<Write>; 2] {
         let index = if self.reverse {
             self.length - 1 - self.made
         } else {
@@ -151,7 +157,10 @@ impl Stream {
         };
         let data = self.data(song, index);
         self.advance_position();
-        self.write(self.target?, data?)
+        match (self.target, data) {
+            (Some(target), Some(data)) => self.writes(target, data),
+            _ => [None; 2],
+        }
     }
 
     fn run(&mut self, now: u64, length: u64, reverse: bool, repeat: bool) {
@@ -163,8 +172,17 @@ impl Stream {
 
     /// Returns the number of bytes per write. The step and the base count in this unit.
     fn width(&self) -> usize {
-        let is_pwm = self.target.is_some_and(|target| target.chip == ChipId::Pwm);
-        if is_pwm { 2 } else { 1 }
+        match self.target.map(|target| target.chip) {
+            Some(ChipId::Pwm | ChipId::Qsound) => 2,
+            Some(ChipId::Sn76489) if self.sets_period() => 2,
+            _ => 1,
+        }
+    }
+
+    /// Returns whether a stream to an SN76489 sets periods, which have 10 bits. Otherwise, it sets
+    /// volumes.
+    fn sets_period(&self) -> bool {
+        self.reg & 0x10 == 0
     }
 
     fn until_end(&self, song: &Song) -> u64 {
@@ -187,30 +205,53 @@ impl Stream {
     }
 
     fn advance_position(&mut self) {
-        self.made += 1;
-        if self.made == self.length {
-            self.made = 0;
+        self.made += self.stride;
+        if self.made >= self.length {
+            self.made %= self.length;
             self.running = self.repeat;
         }
-        let hz = self.hz;
-        self.next_tick += u64::from(TICKS_PER_SECOND / hz);
-        self.next_fraction += TICKS_PER_SECOND % hz;
+        let hz = u64::from(self.hz);
+        let ticks = self.stride * u64::from(TICKS_PER_SECOND);
+        self.next_tick += ticks / hz;
+        self.next_fraction += ticks % hz;
         if self.next_fraction >= hz {
             self.next_fraction -= hz;
             self.next_tick += 1;
         }
     }
 
-    /// Returns the write of a value to the target.
+    /// Returns the writes of a value to the target.
     ///
-    /// The SN76489 has no register numbers. The high bits of a byte select what the byte sets, and
-    /// only volumes fit into the remaining 4 bits.
-    fn write(&self, instance: Instance, data: u16) -> Option<Write> {
-        let (port, reg, value) = match instance.chip {
-            ChipId::Sn76489 if self.reg & 0x10 == 0 => return None,
+    /// The target determines the meaning of the port and of the value:
+    ///
+    /// - The SN76489 has no register numbers. The high bits of a byte select what the byte sets. A
+    ///   period needs two bytes.
+    /// - Register 0 of the OKIM6295 receives a phrase and then the channels that play it. The port
+    ///   has the channels, and a value without bit 7 stops them.
+    /// - The port is the high byte of the address for chips with addresses of 16 bits.
+    fn writes(&self, instance: Instance, data: u16) -> [Option<Write>; 2] {
+        let write = |port: u8, reg: u16, value: u16| {
+            Some(Write {
+                instance,
+                port,
+                reg,
+                value,
+            })
+        };
+        let reg = u16::from(self.reg);
+        match instance.chip {
             ChipId::Sn76489 => {
                 let port = if instance.second { PSG_SECOND } else { 0 };
-                (port, 0, u16::from(self.reg & 0xF0) | data & 0x0F)
+                let first = write(port, 0, reg & 0xF0 | data & 0x0F);
+                let high_bits = self.sets_period().then(|| write(port, 0, data >> 4 & 0x3F));
+                [first, high_bits.flatten()]
+            }
+            ChipId::Okim6295 if self.reg == 0 => {
+                let channels = u16::from(self.port);
+                match data & 0x80 {
+                    0 => [write(0, 0, channels << 3 & 0x78), None],
+                    _ => [write(0, 0, data), write(0, 0, channels << 4 & 0xF0)],
+                }
             }
             ChipId::Huc6280 | ChipId::Rf5c68 | ChipId::Rf5c164 => {
                 // The high nibble is the register that selects a channel, and we do not need it.
@@ -218,15 +259,104 @@ impl Stream {
                     ANY_CHANNEL => 0,
                     channel => OF_CHANNEL | channel & 7,
                 };
-                (port, self.reg & 0x0F, data)
+                [write(port, reg & 0x0F, data), None]
             }
-            _ => (self.port, self.reg, data),
+            ChipId::Okim6295 => [write(0, reg, data), None],
+            // A word of the data has its high byte first.
+            ChipId::Qsound => [write(0, reg, data.swap_bytes()), None],
+            ChipId::SegaPcm | ChipId::Scsp | ChipId::X1010 | ChipId::C352 => {
+                [write(0, u16::from(self.port) << 8 | reg, data), None]
+            }
+            _ => [write(self.port, reg, data), None],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Action, Sequencer};
+    use super::*;
+
+    /// Returns the writes of a stream as ticks, ports, registers and values.
+    ///
+    /// `setup` has the port and the register, and `data` is the only block of the stream's bank.
+    fn writes(chip: ChipId, setup: [u8; 2], hz: u32, data: &[u8]) -> Vec<(u64, u8, u16, u16)> {
+        let mut bytes = vec![0; 0x100];
+        bytes[..4].copy_from_slice(b"Vgm ");
+        bytes[8..10].copy_from_slice(&[0x72, 0x01]);
+        bytes[0x34] = 0xCC;
+        bytes[chip.clock_offset()..][..4].copy_from_slice(&4_000_000u32.to_le_bytes());
+        bytes.extend([0x67, 0x66, 0]);
+        bytes.extend((data.len() as u32).to_le_bytes());
+        bytes.extend(data);
+        bytes.extend([
+            0x90, 0, chip as u8, setup[0], setup[1], 0x91, 0, 0, 1, 0, 0x92, 0,
+        ]);
+        bytes.extend(hz.to_le_bytes());
+        bytes.extend([0x95, 0, 0, 0, 0, 0x61, 100, 0, 0x66]);
+        let song = Song::parse(bytes).unwrap();
+        assert!(song.losses().is_empty(), "{:?}", song.losses());
+        let instance = Instance {
+            chip,
+            second: false,
         };
-        Some(Write {
-            instance,
-            port,
-            reg: u16::from(reg),
-            value,
-        })
+        let mut sequencer = Sequencer::new(&song, [(instance, [true; 2])].into_iter());
+        sequencer.advance(100);
+        let queues = sequencer.queues(0).iter();
+        let events = queues.flat_map(|queue| queue.pending().to_vec());
+        let write = |event: super::super::Event| match event.action {
+            Action::Write { port, reg, value } => Some((event.tick, port, reg, value)),
+            Action::Memory(_) => None,
+        };
+        events.filter_map(write).collect()
+    }
+
+    #[test]
+    fn sn76489_streams_set_volumes_and_periods() {
+        let volumes = writes(ChipId::Sn76489, [0, 0xB0], 4410, &[0x03, 0x0F]);
+        assert_eq!(volumes, [(0, 0, 0, 0xB3), (10, 0, 0, 0xBF)]);
+        let periods = writes(ChipId::Sn76489, [0, 0xA0], 4410, &[0xFE, 0x01, 0x34, 0x02]);
+        let expected = [
+            (0, 0, 0, 0xAE),
+            (0, 0, 0, 0x1F),
+            (10, 0, 0, 0xA4),
+            (10, 0, 0, 0x23),
+        ];
+        assert_eq!(periods, expected);
+    }
+
+    #[test]
+    fn qsound_streams_have_words_with_their_high_byte_first() {
+        let words = writes(ChipId::Qsound, [0, 0x86], 4410, &[0x12, 0x34, 0xFF, 0x00]);
+        assert_eq!(words, [(0, 0, 0x86, 0x1234), (10, 0, 0x86, 0xFF00)]);
+    }
+
+    #[test]
+    fn okim6295_streams_start_and_stop_phrases() {
+        let phrases = writes(ChipId::Okim6295, [2, 0], 4410, &[0x85, 0x00]);
+        let expected = [(0, 0, 0, 0x85), (0, 0, 0, 0x20), (10, 0, 0, 0x10)];
+        assert_eq!(phrases, expected);
+        let banks = writes(ChipId::Okim6295, [2, 0x0F], 4410, &[0x03]);
+        assert_eq!(banks, [(0, 0, 0x0F, 3)]);
+    }
+
+    #[test]
+    fn port_of_a_stream_is_the_high_byte_of_a_long_address() {
+        for chip in [ChipId::SegaPcm, ChipId::Scsp, ChipId::X1010, ChipId::C352] {
+            let long = writes(chip, [0x12, 0x34], 4410, &[5]);
+            assert_eq!(long, [(0, 0, 0x1234, 5)], "{chip:?}");
+        }
+        let port = writes(ChipId::K054539, [2, 0x14], 4410, &[5]);
+        assert_eq!(port, [(0, 2, 0x14, 5)]);
+    }
+
+    #[test]
+    fn fast_streams_skip_data_and_keep_their_speed() {
+        let data: Vec<u8> = (0..=255).collect();
+        let hz = 16 * TICKS_PER_SECOND;
+        let values = writes(ChipId::Okim6258, [0, 1], hz, &data);
+        assert_eq!(values.len(), 64);
+        assert_eq!(values[..3], [(0, 0, 1, 0), (0, 0, 1, 4), (0, 0, 1, 8)]);
+        assert_eq!(values.last(), Some(&(15, 0, 1, 252)));
     }
 }

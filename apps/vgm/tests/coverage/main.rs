@@ -8,6 +8,8 @@
 //! CREEL_WRITE_COVERAGE=1 cargo test -p creel-vgm --test coverage
 //! ```
 
+mod clocks;
+mod dual;
 mod modes;
 #[path = "../pcm/tones.rs"]
 #[allow(dead_code, reason = "we use only the songs")]
@@ -140,13 +142,16 @@ fn state_of(song: &Song) -> &'static str {
 }
 
 /// Returns a song with every chip, two of each, in which this command appears with zeros. A sample
-/// of the DAC precedes it.
+/// of the DAC and one for a RAM precede it.
 fn command_song(code: u8) -> Song {
-    let mut commands = vec![0x67, 0x66, 0, 1, 0, 0, 0, 9, code];
-    let operands = if code == 0x67 {
-        vec![0x66, 0, 1, 0, 0, 0, 9]
-    } else {
-        vec![0; 11]
+    let mut commands = [0u8, 1]
+        .map(|kind| [0x67, 0x66, kind, 1, 0, 0, 0, 9])
+        .concat();
+    commands.push(code);
+    let operands = match code {
+        0x67 => vec![0x66, 0, 1, 0, 0, 0, 9],
+        0x68 => vec![0x66, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0],
+        _ => vec![0; 11],
     };
     let length = match code {
         0x30..=0x3F | 0x4F | 0x50 | 0x94 => 1,
@@ -350,6 +355,10 @@ fn each_unplayed_part_is_reported_when_it_is_used() {
             Sign::Written { port, regs, bits } => {
                 commands.extend(songs::write(part.chip, port, regs.0 as u8, bits as u8));
             }
+            Sign::Matches { regs, value, .. } => {
+                let [high, low] = regs.1.to_be_bytes();
+                commands.extend(songs::write(part.chip, high, low, value as u8));
+            }
             Sign::Expanded => {
                 header.push((0x78, 3));
                 commands.extend(songs::write(part.chip, 0, 0x0D, 0xA0));
@@ -367,6 +376,29 @@ fn each_unplayed_part_is_reported_when_it_is_used() {
             .iter()
             .any(|line| line.contains(part.what));
         assert!(reported, "{:?}, {}: {warnings:?}", part.chip, part.what);
+    }
+}
+
+#[test]
+fn chips_without_their_samples_are_reported() {
+    for tone in samples::TONES {
+        let whole = tone.song();
+        assert!(!is_reported(&parse(whole.clone())), "{}", tone.name);
+        // Blocks of kind 00 are for the YM2612, which these songs do not have.
+        let mut without = whole.clone();
+        for at in 0x100..without.len() - 2 {
+            if without[at..at + 2] == [0x67, 0x66] && without[at + 2] >= 0x80 {
+                without[at + 2] = 0;
+            }
+        }
+        let has_block = without != whole;
+        let losses = parse(without).losses().to_vec();
+        let is_reported = losses
+            .iter()
+            .any(|loss| loss.contains("contains no samples"));
+        // Most songs of the YMF271 need no samples, because it is an FM chip.
+        let needs_samples = has_block && tone.name != "YMF271";
+        assert_eq!(is_reported, needs_samples, "{}: {losses:?}", tone.name);
     }
 }
 

@@ -65,6 +65,7 @@ pub const MODES: &[(ChipId, &str, State)] = &[
     (Ymf262, "outputs C and D", Unheard("no board of a song connects them")),
     (Ymf262, "timers, status", Unheard(FLAGS)),
     (Ymf278b, "waves, envelopes, LFO, levels, pans", Tested(&["ymf278b_envelope_times_match_the_manual", "ymf278b_level_is_0_375_db_and_pan_3_db_per_step"])),
+    (Ymf278b, "levels of the FM and of the waves", Tested(&["opl4_fm_has_the_level_of_its_mix_register", "ymf278b_level_is_0_375_db_and_pan_3_db_per_step"])),
     (Ymf278b, "FM", Tested(&["ymf262_streams"])),
     (Ymf278b, "status", BARE),
     (Ymf271, "FM, samples, LFO, envelopes, loops", Tested(&["ymf271_algorithms_output_their_carriers", "ymf271_lfo_frequency_and_depth_match_the_manual", "ymf271_envelope_times_match_the_manual", "ymf271_8_and_12_bit_samples_loop"])),

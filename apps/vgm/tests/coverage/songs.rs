@@ -166,7 +166,7 @@ pub fn write(chip: ChipId, port: u8, reg: u8, value: u8) -> Vec<u8> {
         ChipId::Ga20 => vec![0xBF, reg, value],
         ChipId::SegaPcm => vec![0xC0, reg, 0, value],
         ChipId::Qsound => vec![0xC4, 0, value, reg],
-        ChipId::Scsp => vec![0xC5, 0, reg, value],
+        ChipId::Scsp => vec![0xC5, port, reg, value],
         ChipId::Vsu => vec![0xC7, 0, reg, value],
         ChipId::X1010 => vec![0xC8, 0, reg, value],
         ChipId::Ymf278b => vec![0xD0, port, reg, value],

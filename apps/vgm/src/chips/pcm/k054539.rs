@@ -49,6 +49,10 @@ pub const INFO: ChipInfo = ChipInfo {
 };
 
 const VOICES: usize = 8;
+/// The limit below which the clock in the header is the frame rate, as in old songs.
+const CHIP_HZ: u32 = 1_000_000;
+/// The number of clocks per frame.
+const DIVIDER: u32 = 384;
 /// The longest delay, in frames.
 const DELAY_MAX: usize = 0x2000;
 /// The number of frames that are rendered at once. The limit keeps the echo within its memory.
@@ -101,7 +105,10 @@ impl K054539 {
     /// Creates a chip in its state after reset. `flags` is byte 95 of the VGM header.
     pub fn new(clock_hz: u32, flags: u8) -> Self {
         Self {
-            clock_hz,
+            clock_hz: match clock_hz {
+                ..CHIP_HZ => clock_hz * DIVIDER,
+                _ => clock_hz,
+            },
             flags,
             control: 0,
             playing: 0,
@@ -249,7 +256,7 @@ impl PcmChip for K054539 {
     fn rate(&self) -> Rate {
         Rate {
             frames: u64::from(self.clock_hz),
-            seconds: 384,
+            seconds: u64::from(DIVIDER),
         }
     }
 

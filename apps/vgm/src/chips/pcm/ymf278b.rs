@@ -14,6 +14,7 @@
 //! | B0 + v | | decay level, decay 2 |
 //! | C8 + v | | key scaling of rates, release |
 //! | E0 + v | `-----ttt` | tremolo |
+//! | F8 | `--rrrlll` | attenuation of the FM half, see [`Ymf262`](super::super::ymf262::Ymf262) |
 //! | F9 | `--rrrlll` | attenuation of the waves, in 3 dB; 7 is silence |
 //!
 //! See [`awm`](super::awm) for the voices themselves. The memory is a ROM, and from 20 0000 on a
@@ -62,6 +63,14 @@ const ADDRESS_MASK: u32 = 0x3F_FFFF;
 /// 684 here.
 pub fn fm_clock_hz(clock_hz: u32) -> u32 {
     (u64::from(clock_hz) * 288 / 684) as u32
+}
+
+/// Returns the volumes left and right of one half, in 256ths, for a value of its mix register.
+pub fn mix(value: u8) -> [i32; 2] {
+    [value & 7, value >> 3 & 7].map(|places| match places {
+        7 => 0,
+        places => (256.0 * (-f64::from(places) / 2.0).exp2()) as i32,
+    })
 }
 
 /// The wave table half of the YMF278B (OPL4). The FM half is a YMF262.
@@ -154,12 +163,7 @@ impl PcmChip for Ymf278b {
                 let (group, number) = ((reg - 8) / 24, (reg - 8) % 24);
                 self.set(group, usize::from(number), byte);
             }
-            0xF9 => {
-                self.mix = [byte & 7, byte >> 3 & 7].map(|places| match places {
-                    7 => 0,
-                    places => (256.0 * (-f64::from(places) / 2.0).exp2()) as i32,
-                });
-            }
+            0xF9 => self.mix = mix(byte),
             _ => {}
         }
     }

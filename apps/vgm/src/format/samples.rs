@@ -1,0 +1,216 @@
+//! The samples that a song plays and the samples that it contains, to find chips that stay silent
+//! because the song lacks their memory.
+//!
+//! We recognise that a song plays samples by the writes that start a voice. Songs often initialise
+//! a chip that they do not use, and they need no samples for it.
+
+use super::chip_id::ChipId;
+use super::command::{Block, RamWrite, Write};
+use super::header::{Header, Instance};
+use crate::chips::registry;
+
+/// A use of samples.
+struct Need {
+    chip: ChipId,
+    /// The part of the chip that plays them, or nothing if it is the whole chip.
+    part: &'static str,
+    /// The kinds of the data blocks and of the copies into RAM that hold such samples.
+    kinds: &'static [u8],
+}
+
+const fn need(chip: ChipId, part: &'static str, kinds: &'static [u8]) -> Need {
+    Need { chip, part, kinds }
+}
+
+/// The index of the first need of the YM2610 and of the YM2608 in [`NEEDS`].
+const ADPCM_A: usize = 0;
+const ADPCM_B: usize = 1;
+const OPNA_ADPCM_B: usize = 2;
+const Y8950_ADPCM_B: usize = 3;
+const RF5C68: usize = 4;
+const RF5C164: usize = 5;
+
+#[rustfmt::skip]
+const NEEDS: [Need; 24] = [
+    need(ChipId::Ym2610, "ADPCM-A", &[0x82]),
+    need(ChipId::Ym2610, "ADPCM-B", &[0x83]),
+    need(ChipId::Ym2608, "ADPCM-B", &[0x81]),
+    need(ChipId::Y8950, "ADPCM-B", &[0x88]),
+    need(ChipId::Rf5c68, "", &[0xC0, 0x01]),
+    need(ChipId::Rf5c164, "", &[0xC1, 0x02]),
+    need(ChipId::SegaPcm, "", &[0x80]),
+    need(ChipId::Ymf278b, "wave part", &[0x84, 0x87]),
+    need(ChipId::Ymz280b, "", &[0x86]),
+    need(ChipId::MultiPcm, "", &[0x89]),
+    need(ChipId::Upd7759, "", &[0x8A]),
+    need(ChipId::Okim6295, "", &[0x8B]),
+    need(ChipId::K054539, "", &[0x8C]),
+    need(ChipId::C140, "", &[0x8D]),
+    need(ChipId::K053260, "", &[0x8E]),
+    need(ChipId::Qsound, "", &[0x8F]),
+    need(ChipId::Es5506, "", &[0x90]),
+    need(ChipId::X1010, "sample part", &[0x91]),
+    need(ChipId::C352, "", &[0x92]),
+    need(ChipId::Ga20, "", &[0x93]),
+    need(ChipId::K007232, "", &[0x94]),
+    need(ChipId::Ics2115, "", &[0x96]),
+    need(ChipId::Scsp, "", &[0xE0, 0x06]),
+    need(ChipId::Es5503, "", &[0xE1]),
+];
+
+/// Returns the index of the need of a chip that has only one.
+fn only_need(chip: ChipId) -> Option<usize> {
+    NEEDS.iter().position(|need| need.chip == chip)
+}
+
+/// The samples that a song plays and contains.
+#[derive(Default)]
+pub(super) struct Samples {
+    /// Whether the song plays the drums of a YM2608. No song can contain their samples.
+    drums: bool,
+    /// Whether the song plays samples and whether it contains any, one bit per need.
+    played: u32,
+    contained: u32,
+}
+
+impl Samples {
+    /// Notes a write.
+    #[inline(always)]
+    pub(super) fn write(&mut self, write: &Write) {
+        // Most writes go to chips without samples.
+        match write.instance.chip {
+            ChipId::Sn76489
+            | ChipId::Ym2413
+            | ChipId::Ym2612
+            | ChipId::Ym2151
+            | ChipId::Ym2203
+            | ChipId::Ym3812
+            | ChipId::Ym3526
+            | ChipId::Ymf262
+            | ChipId::Pwm
+            | ChipId::Ay8910
+            | ChipId::GameBoy
+            | ChipId::NesApu => {}
+            _ => self.write_with_samples(write),
+        }
+    }
+
+    #[inline(never)]
+    fn write_with_samples(&mut self, write: &Write) {
+        let Write {
+            instance,
+            port,
+            reg,
+            value,
+        } = *write;
+        let address = u16::from(port) << 8 | reg & 0xFF;
+        let starts = match instance.chip {
+            ChipId::Ym2610 => {
+                let a = address == 0x100 && value & 0x80 == 0 && value & 0x3F != 0;
+                let b = address == 0x010 && value & 0x80 != 0;
+                self.played |= u32::from(a) << ADPCM_A | u32::from(b) << ADPCM_B;
+                return;
+            }
+            ChipId::Ym2608 => {
+                self.drums |= address == 0x010 && value & 0x80 == 0 && value & 0x3F != 0;
+                let b = address == 0x100 && value & 0xE0 == 0xA0;
+                self.played |= u32::from(b) << OPNA_ADPCM_B;
+                self.contained |= u32::from(address == 0x108) << OPNA_ADPCM_B;
+                return;
+            }
+            ChipId::Y8950 => {
+                let b = reg == 0x07 && value & 0xE0 == 0xA0;
+                self.played |= u32::from(b) << Y8950_ADPCM_B;
+                self.contained |= u32::from(reg == 0x0F) << Y8950_ADPCM_B;
+                return;
+            }
+            ChipId::Rf5c68 | ChipId::Rf5c164 => {
+                let bit = match instance.chip {
+                    ChipId::Rf5c68 => RF5C68,
+                    _ => RF5C164,
+                };
+                // Port 1 is the memory.
+                self.contained |= u32::from(port == 1) << bit;
+                self.played |= u32::from(port == 0 && reg == 8 && value & 0xFF != 0xFF) << bit;
+                return;
+            }
+            ChipId::SegaPcm => reg & 0x87 == 0x86 && value & 1 == 0,
+            ChipId::Ymf278b => port == 2 && (0x68..0x80).contains(&reg) && value & 0x80 != 0,
+            ChipId::Ymz280b => reg < 0x20 && reg & 3 == 1 && value & 0x80 != 0,
+            ChipId::MultiPcm => port == 0 && reg == 0 && value & 0x80 != 0,
+            ChipId::Upd7759 => reg == 1 && value != 0,
+            ChipId::Okim6295 => reg == 0 && value & 0x80 != 0,
+            ChipId::K054539 => address == 0x214 && value != 0,
+            ChipId::C140 => address < 0x180 && reg & 15 == 5 && value & 0x80 != 0,
+            ChipId::K053260 => reg == 0x28 && value & 0x0F != 0,
+            ChipId::Qsound => reg < 0x80 && reg & 7 == 6 && value != 0,
+            // A voice needs a step. Port 1 is the ES5505, which has words instead of bytes.
+            ChipId::Es5506 if port == 1 => reg == 1 && value != 0,
+            ChipId::Es5506 => matches!(reg, 6 | 7) && value != 0,
+            // The high byte of any register.
+            ChipId::Ics2115 => reg == 3,
+            // Bit 1 selects a wave instead of a sample.
+            ChipId::X1010 => reg < 0x80 && reg & 7 == 0 && value & 3 == 1,
+            // Bit 4 selects noise.
+            ChipId::C352 => reg < 0x100 && reg & 7 == 3 && value & 0x4010 == 0x4000,
+            ChipId::Ga20 => reg & 7 == 6 && value & 2 != 0,
+            ChipId::K007232 => matches!(reg, 0x05 | 0x0B),
+            ChipId::Scsp => reg < 0x400 && reg & 0x1F == 0 && value & 0x18 == 0x18,
+            ChipId::Es5503 => (0xA0..0xC0).contains(&reg) && value & 1 == 0,
+            _ => false,
+        };
+        if starts && let Some(bit) = only_need(instance.chip) {
+            self.played |= 1 << bit;
+        }
+    }
+
+    /// Notes a data block for the memory of a chip.
+    pub(super) fn block(&mut self, block: &Block) {
+        self.contains(block.kind);
+    }
+
+    /// Notes a copy into RAM.
+    pub(super) fn copy(&mut self, copy: &RamWrite) {
+        self.contains(copy.kind);
+    }
+
+    fn contains(&mut self, kind: u8) {
+        for (bit, need) in NEEDS.iter().enumerate() {
+            self.contained |= u32::from(need.kinds.contains(&kind)) << bit;
+        }
+    }
+
+    /// Returns a line for each chip that is silent, because the song plays samples that it does not
+    /// contain.
+    pub(super) fn missing(&self, header: &Header) -> Vec<String> {
+        let needs = NEEDS.iter().enumerate();
+        let missing = needs.filter(|(bit, need)| {
+            let first = Instance {
+                chip: need.chip,
+                second: false,
+            };
+            // A CPU feeds the uPD7759 in slave mode, for which it needs no memory.
+            let is_fed = need.chip == ChipId::Upd7759 && header.is_variant(need.chip);
+            let is_played = self.played & !self.contained & 1 << bit != 0;
+            is_played
+                && !is_fed
+                && header.clock(first).is_some()
+                && registry::of(need.chip).is_some()
+        });
+        let line = |(_, need): (usize, &Need)| {
+            let name = header.name(need.chip);
+            let part = match need.part {
+                "" => String::new(),
+                part => format!("'s {part}"),
+            };
+            format!("the {name}{part} is silent: the song contains no samples for it")
+        };
+        missing.map(line).collect()
+    }
+
+    /// Returns a warning if the song plays samples that we replace.
+    pub(super) fn replaced(&self) -> Option<String> {
+        let warning = "the YM2608's drums are replacements, because its ROM is not available";
+        self.drums.then(|| warning.into())
+    }
+}

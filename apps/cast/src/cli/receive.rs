@@ -122,7 +122,7 @@ impl Receive {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let (sessions, described) = match self.media.described()? {
-            Some(sessions) => (sessions, true),
+            Some(sessions) => (RtpSession::combined(sessions), true),
             None => (self.sessions()?, false),
         };
         let streams = match described {

@@ -5,7 +5,8 @@
 //! Source: RFC 2516 (PPPoE), RFC 3032 and RFC 4448 (MPLS and Ethernet over MPLS), RFC 2784 and RFC
 //! 2890 (GRE), RFC 7348 (VXLAN), RFC 1042 (SNAP), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
 
-use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket};
+use super::fragments::{Fragment, PacketId};
+use etherparse::{EtherType, IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket};
 use std::net::IpAddr;
 
 /// The maximum number of headers around a datagram, which is about twice the number of tunnels.
@@ -13,6 +14,10 @@ const DEPTH_MAX: usize = 16;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const VLAN: u16 = 0x8100;
+const SERVICE_VLAN: u16 = 0x88a8;
+/// Switches used this type for the outer of two tags before there was a standard.
+const OLD_VLAN: u16 = 0x9100;
 const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
@@ -34,7 +39,7 @@ pub(super) enum Inner<'a> {
         datagram: &'a [u8],
     },
     /// An IP fragment.
-    Fragment,
+    Fragment(Fragment<'a>),
     /// Anything else.
     Other,
 }
@@ -60,6 +65,15 @@ pub(super) fn inner(link: Link, bytes: &[u8]) -> Inner<'_> {
         }
     }
     Inner::Other
+}
+
+/// Returns the innermost UDP datagram in the payload of an IP packet.
+pub(super) fn inner_of_payload<'a>(id: &PacketId, payload: &'a [u8]) -> Inner<'a> {
+    match transport(id.ips, id.protocol, payload) {
+        Some(Step::Into(link, rest)) => inner(link, rest),
+        Some(Step::Found(found)) => found,
+        None => Inner::Other,
+    }
 }
 
 enum Step<'a> {
@@ -94,6 +108,12 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
                 .get(6..)
                 .map_or(other, |rest| Step::Into(Link::Ppp, rest));
         }
+        Link::Type(VLAN | SERVICE_VLAN | OLD_VLAN) => {
+            let Some((tag, rest)) = bytes.split_first_chunk::<4>() else {
+                return other;
+            };
+            return Step::Into(Link::Type(u16::from_be_bytes([tag[2], tag[3]])), rest);
+        }
         Link::Type(MPLS | MPLS_MULTICAST) => return mpls(bytes).unwrap_or(other),
         Link::Type(kind) => Some(LaxSlicedPacket::from_ether_type(EtherType(kind), bytes)),
     };
@@ -108,7 +128,7 @@ fn ethernet(frame: &[u8]) -> Option<(u16, &[u8])> {
     loop {
         let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
         match kind {
-            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            VLAN | SERVICE_VLAN | OLD_VLAN => at += 4,
             // A length, and behind it the header of SNAP.
             0..0x600 => {
                 let (snap, rest) = frame[at + 2..].split_first_chunk::<8>()?;
@@ -182,9 +202,57 @@ fn network<'a>(sliced: &LaxSlicedPacket<'a>, whole: &'a [u8]) -> Option<Step<'a>
     let begin = (ip.payload.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let payload = whole.get(begin..begin + ip.payload.len())?;
     if ip.fragmented {
-        return Some(Step::Found(Inner::Fragment));
+        let fragment = fragment(sliced, ips, ip.ip_number, payload)?;
+        return Some(Step::Found(Inner::Fragment(fragment)));
     }
-    Some(match ip.ip_number {
+    transport(ips, ip.ip_number, payload)
+}
+
+/// Returns the fragment in a parsed IP packet.
+fn fragment<'a>(
+    sliced: &LaxSlicedPacket<'_>,
+    ips: (IpAddr, IpAddr),
+    protocol: IpNumber,
+    payload: &'a [u8],
+) -> Option<Fragment<'a>> {
+    let (identification, offset, has_more) = match &sliced.net {
+        Some(LaxNetSlice::Ipv4(ip)) => {
+            let header = ip.header();
+            (
+                header.identification().into(),
+                header.fragments_offset(),
+                header.more_fragments(),
+            )
+        }
+        Some(LaxNetSlice::Ipv6(ip)) => {
+            let mut extensions = ip.extensions().clone().into_iter();
+            let header = extensions.find_map(|extension| match extension {
+                Ipv6ExtensionSlice::Fragment(header) => Some(header.to_header()),
+                _ => None,
+            })?;
+            (
+                header.identification,
+                header.fragment_offset,
+                header.more_fragments,
+            )
+        }
+        _ => return None,
+    };
+    Some(Fragment {
+        id: PacketId {
+            ips,
+            identification,
+            protocol,
+        },
+        offset,
+        has_more,
+        payload,
+    })
+}
+
+/// Returns the datagram, or the packet in the tunnel, of the payload of an IP packet.
+fn transport(ips: (IpAddr, IpAddr), protocol: IpNumber, payload: &[u8]) -> Option<Step<'_>> {
+    Some(match protocol {
         IpNumber::UDP => tunnel_over_udp(payload).unwrap_or(Step::Found(Inner::Udp {
             ips,
             datagram: payload,

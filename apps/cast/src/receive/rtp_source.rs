@@ -12,6 +12,7 @@ use crate::measure::spacing::Spacing;
 use crate::measure::stats::{Stations, StreamStats};
 use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
+use crate::media::redundancy;
 use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
 use crate::results::SourceReport;
@@ -245,12 +246,17 @@ impl RtpSource {
         late_after: u64,
     ) {
         let header = packet.header;
-        self.bytes += (packet.payload.len() + packet.missing) as u64;
-        self.last_arrival = packet.times.arrived;
         let of_type = match self.current_type {
             Some((number, of_type)) if number == header.payload_type => of_type,
             _ => self.set_payload_type(packet, formats),
         };
+        if of_type.is_some_and(|it| it.encoding == Encoding::Redundant)
+            && let Some(newest) = self.read_redundant(packet, formats)
+        {
+            return self.accept(&newest, update, ahead, formats, late_after);
+        }
+        self.bytes += (packet.payload.len() + packet.missing) as u64;
+        self.last_arrival = packet.times.arrived;
         // We do not measure a delta before the first packet of a silence or of a talkspurt.
         let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
         let is_first = header.marker || is_noise;
@@ -264,8 +270,7 @@ impl RtpSource {
         };
         if format.encoding == Encoding::Event {
             // The timestamp is constant while a key is held, so it says nothing about time.
-            self.keys
-                .record(header.timestamp, header.marker, packet.payload);
+            self.record_keys(packet, update);
             self.record_times(packet, 0);
             return;
         }
@@ -277,6 +282,7 @@ impl RtpSource {
         }
         if is_newest && self.is_jump(distance, ahead, packet.times.arrived, format) {
             self.timestamp_jumps += 1;
+            self.keys.restart();
             self.restart(packet);
             self.spacing.sound(
                 header.timestamp,
@@ -315,6 +321,41 @@ impl RtpSource {
         self.record(packet, extended, format, update);
     }
 
+    /// Records the keys in a packet.
+    #[cold]
+    fn record_keys(&mut self, packet: &Packet<'_>, update: SequenceUpdate) {
+        let is_late = !matches!(update, SequenceUpdate::Newest | SequenceUpdate::Restart);
+        let Header {
+            timestamp, marker, ..
+        } = packet.header;
+        match is_late && self.is_before_a_jump(packet) {
+            true => self.keys.record_earlier(timestamp, packet.payload),
+            false => self.keys.record(timestamp, marker, packet.payload),
+        }
+    }
+
+    /// Records the keys in the older blocks of a redundant packet, and returns the packet with its
+    /// newest block only. Returns `None` if the packet is malformed.
+    #[cold]
+    fn read_redundant<'a>(&mut self, packet: &Packet<'a>, formats: &Formats) -> Option<Packet<'a>> {
+        let of = |number| formats.of(number).map(|format| format.encoding);
+        let at = packet.header.timestamp;
+        let newest = redundancy::split(packet.payload, |block| {
+            if of(block.payload_type) == Some(Encoding::Event) {
+                self.keys
+                    .record(at.wrapping_sub(block.age), false, block.payload);
+            }
+        })?;
+        if of(newest.payload_type) == Some(Encoding::Redundant) {
+            return None;
+        }
+        self.bytes += (packet.payload.len() - newest.payload.len()) as u64;
+        let mut unwrapped = *packet;
+        unwrapped.header.payload_type = newest.payload_type;
+        unwrapped.payload = newest.payload;
+        Some(unwrapped)
+    }
+
     #[inline]
     fn record_times(&mut self, packet: &Packet<'_>, late: u64) {
         let at = Stations {
@@ -339,8 +380,13 @@ impl RtpSource {
         let of_type = formats.of(number);
         self.current_type = Some((number, of_type));
         // Comfort noise belongs to the voice, so it does not change the format.
-        let is_voice =
-            |format: &Format| !matches!(format.encoding, Encoding::Event | Encoding::ComfortNoise);
+        let is_voice = |format: &Format| {
+            let encoding = format.encoding;
+            !matches!(
+                encoding,
+                Encoding::Event | Encoding::ComfortNoise | Encoding::Redundant
+            )
+        };
         let audio = of_type.filter(is_voice);
         let before = self.format;
         if let Some(format) = audio.filter(|_| before.is_none_or(|(known, _)| known != number)) {

@@ -320,7 +320,7 @@ fn packet_blocks_of_all_kinds_are_read() {
     }
     drop(writer);
     let measured = read_capture(&path).unwrap();
-    assert_eq!(measured.sources[0].packets, COUNT.into());
+    assert_eq!(measured.sources[0].packets, u64::from(COUNT));
     let warnings = measured.warnings;
     assert!(
         warnings[0].contains("50 packets have no time"),

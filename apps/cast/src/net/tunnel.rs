@@ -6,7 +6,7 @@
 //! 2890 (GRE), RFC 7348 (VXLAN), RFC 1042 (SNAP), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
 
 use super::fragments::{Fragment, PacketId};
-use etherparse::{EtherType, IpNumber, Ipv6ExtensionSlice, LaxNetSlice, LaxSlicedPacket};
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxIpSlice};
 use std::net::IpAddr;
 
 /// The maximum number of headers around a datagram, which is about twice the number of tunnels.
@@ -84,7 +84,7 @@ enum Step<'a> {
 
 fn step(link: Link, bytes: &[u8]) -> Step<'_> {
     let other = Step::Found(Inner::Other);
-    let sliced = match link {
+    match link {
         Link::Ethernet => {
             // We skip the header and the tags ourselves, because the library does not look behind
             // all EtherTypes that we know, such as MPLS.
@@ -93,7 +93,7 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
             };
             return Step::Into(Link::Type(kind), rest);
         }
-        Link::Ip => LaxSlicedPacket::from_ip(bytes).ok(),
+        Link::Ip | Link::Type(IPV4 | IPV6) => network(bytes).unwrap_or(other),
         Link::Ppp => {
             // The address and control bytes may be there or left out.
             let bytes = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
@@ -115,11 +115,8 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
             return Step::Into(Link::Type(u16::from_be_bytes([tag[2], tag[3]])), rest);
         }
         Link::Type(MPLS | MPLS_MULTICAST) => return mpls(bytes).unwrap_or(other),
-        Link::Type(kind) => Some(LaxSlicedPacket::from_ether_type(EtherType(kind), bytes)),
-    };
-    sliced
-        .and_then(|sliced| network(&sliced, bytes))
-        .unwrap_or(other)
+        Link::Type(_) => other,
+    }
 }
 
 /// Returns the EtherType of a frame behind its VLAN tags, and the bytes after it.
@@ -183,26 +180,14 @@ fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
     })
 }
 
-/// Returns the datagram, or the packet in the tunnel, of a parsed IP packet.
-fn network<'a>(sliced: &LaxSlicedPacket<'a>, whole: &'a [u8]) -> Option<Step<'a>> {
-    let ips: (IpAddr, IpAddr) = match &sliced.net {
-        Some(LaxNetSlice::Ipv4(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        Some(LaxNetSlice::Ipv6(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        _ => return None,
-    };
-    // The slice borrows from the packet, but the library ties it to the parsed headers. We find the
-    // same bytes in the packet.
-    let ip = sliced.ip_payload()?;
-    let begin = (ip.payload.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-    let payload = whole.get(begin..begin + ip.payload.len())?;
+/// Returns the datagram, the fragment, or the packet in the tunnel, of an IP packet.
+fn network(bytes: &[u8]) -> Option<Step<'_>> {
+    let (packet, _) = LaxIpSlice::from_slice(bytes).ok()?;
+    let ips = (packet.source_addr(), packet.destination_addr());
+    let ip = packet.payload();
+    let payload = ip.payload;
     if ip.fragmented {
-        let fragment = fragment(sliced, ips, ip.ip_number, payload)?;
+        let fragment = fragment(&packet, ips, ip.ip_number, payload)?;
         return Some(Step::Found(Inner::Fragment(fragment)));
     }
     transport(ips, ip.ip_number, payload)
@@ -210,13 +195,13 @@ fn network<'a>(sliced: &LaxSlicedPacket<'a>, whole: &'a [u8]) -> Option<Step<'a>
 
 /// Returns the fragment in a parsed IP packet.
 fn fragment<'a>(
-    sliced: &LaxSlicedPacket<'_>,
+    packet: &LaxIpSlice<'_>,
     ips: (IpAddr, IpAddr),
     protocol: IpNumber,
     payload: &'a [u8],
 ) -> Option<Fragment<'a>> {
-    let (identification, offset, has_more) = match &sliced.net {
-        Some(LaxNetSlice::Ipv4(ip)) => {
+    let (identification, offset, has_more) = match packet {
+        LaxIpSlice::Ipv4(ip) => {
             let header = ip.header();
             (
                 header.identification().into(),
@@ -224,7 +209,7 @@ fn fragment<'a>(
                 header.more_fragments(),
             )
         }
-        Some(LaxNetSlice::Ipv6(ip)) => {
+        LaxIpSlice::Ipv6(ip) => {
             let mut extensions = ip.extensions().clone().into_iter();
             let header = extensions.find_map(|extension| match extension {
                 Ipv6ExtensionSlice::Fragment(header) => Some(header.to_header()),
@@ -236,7 +221,6 @@ fn fragment<'a>(
                 header.more_fragments,
             )
         }
-        _ => return None,
     };
     Some(Fragment {
         id: PacketId {

@@ -222,7 +222,7 @@ impl RtpSource {
     fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         self.keys.restart();
         let Some((header, payload, missing, times)) = self.stray.take() else {
-            return self.restart(packet);
+            return self.restart(packet, 0);
         };
         let first = Packet {
             header,
@@ -231,7 +231,7 @@ impl RtpSource {
             from: packet.from,
             times,
         };
-        self.restart(&first);
+        self.restart(&first, 0);
         self.accept(&first, SequenceUpdate::Newest, 0, formats, late_after);
     }
 
@@ -280,10 +280,12 @@ impl RtpSource {
             self.record_times(packet, 0);
             return self.record(packet, extended, format, update);
         }
-        if is_newest && self.is_jump(distance, ahead, packet.times.arrived, format) {
+        if is_newest && self.is_jump(packet, distance, ahead, format) {
             self.timestamp_jumps += 1;
             self.keys.restart();
-            self.restart(packet);
+            // Packets before the jump that are still missing have room in front of it.
+            let missing = i64::from(self.step) * i64::from(ahead.saturating_sub(1));
+            self.restart(packet, format.frames(missing));
             self.spacing.sound(
                 header.timestamp,
                 packet.times.arrived,
@@ -403,13 +405,14 @@ impl RtpSource {
         self.codec_changes += u64::from(before != now);
         if before.clock != now.clock {
             self.clock_changes += 1;
-            self.restart(packet);
+            self.restart(packet, 0);
         }
     }
 
     /// Restarts the source. From now on the positions in the recording follow the time of arrival.
+    /// There is room for `missing` frames between the end of the recording and the packet.
     #[cold]
-    fn restart(&mut self, packet: &Packet<'_>) {
+    fn restart(&mut self, packet: &Packet<'_>, missing: i64) {
         self.earlier = Some(Box::new(EarlierSegment {
             until: packet.header.sequence,
             timestamp: self.timestamp,
@@ -420,7 +423,7 @@ impl RtpSource {
         let since = packet.times.arrived.saturating_sub(self.first_arrival);
         let frame = (u128::from(since) * u128::from(rate) / 1_000_000_000) as i64;
         let end = self.recorder.as_ref().map_or(0, |it| it.end_at(rate));
-        self.offset = frame.max(end);
+        self.offset = frame.max(end + missing);
         self.timestamp = i64::from(packet.header.timestamp);
         self.base = self.timestamp;
         self.step = 0;
@@ -522,14 +525,19 @@ impl RtpSource {
         self.from
     }
 
-    /// Returns the row of the source, and ends its recording. `port` and `dropped` are the port and
-    /// its drops. A receiver with a buffer of `buffer` nanoseconds plays the packets.
+    /// Returns the row of the source, and ends its recording. See [`report`](Self::report).
     pub(super) fn into_report(
-        mut self,
+        self,
         port: u16,
         dropped: Option<u64>,
         buffer: u64,
     ) -> (SourceReport, StreamStats) {
+        (self.report(port, dropped, buffer), self.stats)
+    }
+
+    /// Returns the current row of the source. `port` and `dropped` are the port and its drops. A
+    /// receiver with a buffer of `buffer` nanoseconds plays the packets.
+    pub(super) fn report(&self, port: u16, dropped: Option<u64>, buffer: u64) -> SourceReport {
         let counts = self.sequence.counts();
         let expected = self.sequence.expected();
         let bursts = self.sequence.bursts();
@@ -538,13 +546,13 @@ impl RtpSource {
         let quality = self.rating(buffer);
         let reported = self.reported;
         let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
-        let report = SourceReport {
+        SourceReport {
             stream: 0,
             ssrc: self.ssrc,
             port,
             from: self.from,
             format: self.format.map(|(_, format)| format),
-            payload_types: std::mem::take(&mut self.payload_types),
+            payload_types: self.payload_types.clone(),
             packets: counts.received,
             bytes: self.bytes,
             seconds: time.as_secs_f64(),
@@ -584,7 +592,6 @@ impl RtpSource {
             reported_rating: reported.voip.and_then(|voip| voip.rating),
             reported_mos: reported.voip.and_then(|voip| voip.mos()),
             unrecorded: self.unrecorded,
-        };
-        (report, self.stats)
+        }
     }
 }

@@ -390,7 +390,7 @@ fn fragments(whole: &[u8], identification: u16) -> Vec<Vec<u8>> {
         let more = if n + 1 < count { 0x2000 } else { 0 };
         bytes[2..4].copy_from_slice(&len.to_be_bytes());
         bytes[4..6].copy_from_slice(&identification.to_be_bytes());
-        bytes[6..8].copy_from_slice(&(more | n as u16 * 16).to_be_bytes());
+        bytes[6..8].copy_from_slice(&(more | (n as u16 * 16)).to_be_bytes());
         bytes
     };
     payload.chunks(128).enumerate().map(fragment).collect()

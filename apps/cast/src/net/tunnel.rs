@@ -91,30 +91,28 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
             let Some((kind, rest)) = ethernet(bytes) else {
                 return other;
             };
-            return Step::Into(Link::Type(kind), rest);
+            Step::Into(Link::Type(kind), rest)
         }
         Link::Ip | Link::Type(IPV4 | IPV6) => network(bytes).unwrap_or(other),
         Link::Ppp => {
             // The address and control bytes may be there or left out.
             let bytes = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
-            return match bytes {
+            match bytes {
                 [0x00, 0x21 | 0x57, rest @ ..] => Step::Into(Link::Ip, rest),
                 [0x02, 0x81, rest @ ..] => Step::Into(Link::Type(MPLS), rest),
                 _ => other,
-            };
+            }
         }
-        Link::Type(PPPOE) => {
-            return bytes
-                .get(6..)
-                .map_or(other, |rest| Step::Into(Link::Ppp, rest));
-        }
+        Link::Type(PPPOE) => bytes
+            .get(6..)
+            .map_or(other, |rest| Step::Into(Link::Ppp, rest)),
         Link::Type(VLAN | SERVICE_VLAN | OLD_VLAN) => {
             let Some((tag, rest)) = bytes.split_first_chunk::<4>() else {
                 return other;
             };
-            return Step::Into(Link::Type(u16::from_be_bytes([tag[2], tag[3]])), rest);
+            Step::Into(Link::Type(u16::from_be_bytes([tag[2], tag[3]])), rest)
         }
-        Link::Type(MPLS | MPLS_MULTICAST) => return mpls(bytes).unwrap_or(other),
+        Link::Type(MPLS | MPLS_MULTICAST) => mpls(bytes).unwrap_or(other),
         Link::Type(_) => other,
     }
 }

@@ -46,7 +46,8 @@ const FORMATS: [(u8, &str); 2] = [(97, "L16/8000"), (98, "L16/16000")];
 
 #[test]
 fn a_timestamp_that_jumps_back_or_forward_does_not_damage_the_recording() {
-    for ticks in [-24_000_i32, -200, 24_000, 4_000_000] {
+    // With a jump by one packet, two packets have the same timestamp.
+    for ticks in [-24_000_i32, -200, -(FRAMES as i32), 24_000, 4_000_000] {
         let folder = Folder::new("jump");
         let mut packets = packets();
         for (_, packet) in &mut packets[150..] {
@@ -61,6 +62,41 @@ fn a_timestamp_that_jumps_back_or_forward_does_not_damage_the_recording() {
         let note = measured.notes.iter().find(|note| note.contains("jumps"));
         assert!(note.is_some(), "{:?}", measured.notes);
     }
+}
+
+#[test]
+fn packets_that_are_reordered_around_a_jump_have_their_own_places() {
+    let folder = Folder::new("around");
+    let mut packets = packets();
+    for (_, packet) in &mut packets[150..] {
+        packet.timestamp -= 24_000;
+    }
+    // The first two packets after the jump arrive before the last two in front of it.
+    let late = packets.drain(148..150).collect::<Vec<_>>();
+    packets.splice(150..150, late);
+    for (n, (at, _)) in packets.iter_mut().enumerate() {
+        *at = Duration::from_millis(20) * n as u32;
+    }
+    let measured = analysed(&folder.0, &FORMATS, &packets);
+    let source = &measured.sources[0];
+    assert_eq!((source.timestamp_jumps, source.lost), (1, 0));
+    assert_eq!(recorded(&folder, "stream-0.wav"), 300);
+}
+
+#[test]
+fn packets_of_padding_with_an_old_timestamp_are_not_jumps() {
+    let folder = Folder::new("padding");
+    let mut packets = packets();
+    let (at, mut padding) = packets[149].clone();
+    padding.sequence += 1;
+    padding.payload.clear();
+    for (_, packet) in &mut packets[150..] {
+        packet.sequence += 1;
+    }
+    packets.insert(150, (at, padding));
+    let measured = analysed(&folder.0, &FORMATS, &packets);
+    assert_eq!(measured.sources[0].timestamp_jumps, 0);
+    assert_eq!(recorded(&folder, "stream-0.wav"), 300);
 }
 
 #[test]

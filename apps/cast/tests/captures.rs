@@ -10,13 +10,15 @@ use creel_cast::{Error, Measured};
 use etherparse::{EtherType, PacketBuilder};
 use folder::Folder;
 use packets::{counting, session};
-use pcap_file::DataLink;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter, RawPcapPacket};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::pcapng::blocks::packet::PacketBlock;
+use pcap_file::pcapng::blocks::simple_packet::SimplePacketBlock;
+use pcap_file::{DataLink, Endianness};
 use ports::free_ports;
 use std::fs::File;
 use std::io::Write;
@@ -160,6 +162,19 @@ fn tunnels_are_unwrapped() {
             ]
             .concat(),
         ),
+        (
+            "MPLS in two tags",
+            [
+                ethernet(0x9100),
+                vec![0, 1, 0x88, 0xa8, 0, 2, 0x88, 0x47],
+                vec![0, 1, 1, 64],
+            ]
+            .concat(),
+        ),
+        (
+            "a tagged frame in GRE",
+            over_ip(47, &[0, 0, 0x81, 0, 0, 5, 8, 0]),
+        ),
         ("GRE", over_ip(47, &[0, 0, 8, 0])),
         ("GRE with a key", over_ip(47, &[0x20, 0, 8, 0, 0, 0, 0, 7])),
         (
@@ -249,6 +264,71 @@ fn pcapng_timestamps_use_the_interface_resolution() {
 }
 
 #[test]
+fn packet_blocks_of_all_kinds_are_read() {
+    let folder = Folder::new("blocks");
+    let path = folder.0.join("a.pcapng");
+    for endianness in [Endianness::Little, Endianness::Big] {
+        let file = File::create(&path).unwrap();
+        let mut writer = PcapNgWriter::with_endianness(file, endianness).unwrap();
+        let mut interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
+        // The times of this interface lack a thousand seconds.
+        let offset = InterfaceDescriptionOption::IfTsOffset(1_000);
+        interface.options.push(offset);
+        writer.write_pcapng_block(interface).unwrap();
+        for (n, (at, bytes)) in (0..COUNT).map(packet).enumerate() {
+            let micros = (at - Duration::from_secs(1_000)).as_micros() as u64;
+            if n % 2 == 0 {
+                // The high half of the time comes first.
+                let timestamp = match endianness {
+                    Endianness::Little => micros.rotate_left(32),
+                    Endianness::Big => micros,
+                };
+                let block = PacketBlock {
+                    interface_id: 0,
+                    drop_count: 0,
+                    timestamp,
+                    captured_len: bytes.len() as u32,
+                    original_len: bytes.len() as u32,
+                    data: bytes.into(),
+                    options: Vec::new(),
+                };
+                writer.write_pcapng_block(block).unwrap();
+                continue;
+            }
+            let block = EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: Duration::from_nanos(micros),
+                original_len: bytes.len() as u32,
+                data: bytes.into(),
+                options: Vec::new(),
+            };
+            writer.write_pcapng_block(block).unwrap();
+        }
+        drop(writer);
+        is_whole(&read_capture(&path).unwrap());
+    }
+    // A simple block has no time.
+    let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
+    let interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
+    writer.write_pcapng_block(interface).unwrap();
+    for (_, bytes) in (0..COUNT).map(packet) {
+        let block = SimplePacketBlock {
+            original_len: bytes.len() as u32,
+            data: bytes.into(),
+        };
+        writer.write_pcapng_block(block).unwrap();
+    }
+    drop(writer);
+    let measured = read_capture(&path).unwrap();
+    assert_eq!(measured.sources[0].packets, u64::from(COUNT));
+    let warnings = measured.warnings;
+    assert!(
+        warnings[0].contains("50 packets have no time"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
 fn truncated_packets_are_measured_by_their_headers() {
     const SNAP: usize = 60;
     let folder = Folder::new("snap");
@@ -300,27 +380,107 @@ fn the_whole_packets_of_a_torn_capture_are_reported() {
     assert!(String::from_utf8_lossy(&run.stdout).contains(r#""packets": 30"#));
 }
 
-#[test]
-fn fragments_are_counted_and_warned_about() {
-    let folder = Folder::new("fragments");
-    let path = folder.0.join("a.pcap");
+/// Splits an IPv4 packet into fragments of up to 128 bytes, which all have this identification.
+fn fragments(whole: &[u8], identification: u16) -> Vec<Vec<u8>> {
+    let (header, payload) = whole.split_at(20);
+    let count = payload.len().div_ceil(128);
+    let fragment = |(n, part): (usize, &[u8])| {
+        let mut bytes = [header, part].concat();
+        let len = bytes.len() as u16;
+        let more = if n + 1 < count { 0x2000 } else { 0 };
+        bytes[2..4].copy_from_slice(&len.to_be_bytes());
+        bytes[4..6].copy_from_slice(&identification.to_be_bytes());
+        bytes[6..8].copy_from_slice(&(more | (n as u16 * 16)).to_be_bytes());
+        bytes
+    };
+    payload.chunks(128).enumerate().map(fragment).collect()
+}
+
+/// Splits the datagram of an IPv4 packet into fragments of IPv6.
+fn fragments_of_ipv6(whole: &[u8], identification: u32) -> Vec<Vec<u8>> {
+    let payload = &whole[20..];
+    let count = payload.len().div_ceil(128);
+    let fragment = |(n, part): (usize, &[u8])| {
+        let mut bytes = vec![0x60, 0, 0, 0];
+        bytes.extend((8 + part.len() as u16).to_be_bytes());
+        bytes.extend([44, 64]);
+        bytes.extend([[0; 15].as_slice(), &[1], &[0; 15], &[1]].concat());
+        bytes.extend([17, 0]);
+        bytes.extend((n as u16 * 128 + u16::from(n + 1 < count)).to_be_bytes());
+        bytes.extend(identification.to_be_bytes());
+        [bytes, part.to_vec()].concat()
+    };
+    payload.chunks(128).enumerate().map(fragment).collect()
+}
+
+/// Writes a capture of raw IP packets.
+fn raw_pcap(path: &Path, packets: &[(Duration, Vec<u8>)]) {
     let head = PcapHeader {
         datalink: DataLink::RAW,
         ..PcapHeader::default()
     };
-    let mut writer = PcapWriter::with_header(File::create(&path).unwrap(), head).unwrap();
-    for (at, mut bytes) in (0..COUNT).map(packet) {
-        // The first fragment of several, and one in the middle.
-        for offset in [0x2000_u16, 0x2010] {
-            bytes[6..8].copy_from_slice(&offset.to_be_bytes());
-            let record = PcapPacket::new(at, bytes.len() as u32, &bytes);
-            writer.write_packet(&record).unwrap();
+    let mut writer = PcapWriter::with_header(File::create(path).unwrap(), head).unwrap();
+    for (at, bytes) in packets {
+        let record = PcapPacket::new(*at, bytes.len() as u32, bytes);
+        writer.write_packet(&record).unwrap();
+    }
+}
+
+#[test]
+fn fragments_are_reassembled_in_any_order() {
+    let folder = Folder::new("fragments");
+    let path = folder.0.join("a.pcap");
+    type Split = fn(&[u8], u32) -> Vec<Vec<u8>>;
+    let splits: [Split; 2] = [|whole, n| fragments(whole, n as u16), fragments_of_ipv6];
+    for split in splits {
+        for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
+            let of_packet = |n| {
+                let (at, whole) = packet(n);
+                let all = split(&whole, 7 + n);
+                assert_eq!(all.len(), order.len());
+                order.map(|part| (at, all[part].clone()))
+            };
+            let all: Vec<_> = (0..COUNT).flat_map(of_packet).collect();
+            raw_pcap(&path, &all);
+            is_whole(&read_capture(&path).unwrap());
         }
     }
-    drop(writer);
-    let warnings = read_capture(&path).unwrap().warnings;
+    // The outer packets of a tunnel are fragments, and the identification is always the same.
+    let in_tunnel = |n| {
+        let (at, inner) = packet(n);
+        let mut outer = Vec::new();
+        PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .udp(4_000, 4_789)
+            .write(
+                &mut outer,
+                &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &[1; 12], &[8, 0], &inner].concat(),
+            )
+            .unwrap();
+        fragments(&outer, 1).into_iter().map(move |it| (at, it))
+    };
+    let all: Vec<_> = (0..COUNT).flat_map(in_tunnel).collect();
+    raw_pcap(&path, &all);
+    is_whole(&read_capture(&path).unwrap());
+}
+
+#[test]
+fn fragments_of_incomplete_packets_are_counted_and_warned_about() {
+    let folder = Folder::new("incomplete");
+    let path = folder.0.join("a.pcap");
+    let all = (0..COUNT).flat_map(|n| {
+        let (at, whole) = packet(n);
+        let mut all = fragments(&whole, n as u16);
+        if n % 10 == 5 {
+            all.remove(n as usize % 3);
+        }
+        all.into_iter().map(move |it| (at, it))
+    });
+    raw_pcap(&path, &all.collect::<Vec<_>>());
+    let measured = read_capture(&path).unwrap();
+    assert_eq!(measured.sources[0].lost, 5);
+    let warnings = measured.warnings;
     assert!(
-        warnings[0].contains("skipped 100 IP fragments"),
+        warnings[0].contains("skipped 10 IP fragments"),
         "{warnings:?}"
     );
 }

@@ -4,12 +4,15 @@ mod article;
 mod duration;
 pub mod evaluate;
 mod finished_runs;
+mod live;
+mod live_view;
 mod media;
 pub mod receive;
 pub mod relay;
 mod report;
 pub mod rooms;
 mod rows;
+mod screen;
 pub mod send;
 pub mod standalone;
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use creel_cast::receive::{self, Plan};
+use creel_cast::receive::{self, Live, Plan};
 use creel_cast::{RtpSession, Senders};
 use creel_console::{Common, Exit, Interrupt};
 
+use super::live::{End, LiveView};
 use super::media::{Media, source};
 use super::rows::RowsFormat;
 use super::{Framing, ObserveArgs, count, exit_code, exit_error, parse_duration, period, report};
@@ -22,6 +23,8 @@ Examples:
           write the streams of a session description to heard/stream-N.wav
   creel-cast receive --on 239.1.2.3:5004 --interface eth0 --codec 97=L24/48000/2
           join a multicast group
+  creel-cast receive --on 0.0.0.0:5004 --shared-port --live --idle 1h
+          watch all streams that arrive on one port
   creel-cast receive --pcap capture.pcapng --streams-format csv
           analyse a capture";
 
@@ -96,6 +99,10 @@ pub struct Receive {
         help_heading = "Output"
     )]
     write_pcap: Option<PathBuf>,
+    /// Show one row per stream while they arrive, sorted by a column that you choose with the arrow
+    /// keys. `q` ends the run
+    #[arg(long, conflicts_with = "pcap", help_heading = "Output")]
+    live: bool,
     /// Print one row per stream. The totals then go to stderr, unless --format is json or csv
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     streams_format: Option<RowsFormat>,
@@ -104,9 +111,18 @@ pub struct Receive {
 impl Receive {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         let interrupt = Interrupt::install()?;
-        let plan = self.plan()?;
+        let mut plan = self.plan()?;
+        let mut ended = None;
         let measured = match &self.pcap {
             Some(capture) => receive::analyse(&plan, capture),
+            None if self.live => {
+                let live = plan.live.insert(Live::default()).clone();
+                let receiver = receive::Receiver::open(&plan).map_err(exit_error)?;
+                let view = LiveView::enter(live)?;
+                let measured = receiver.run(&|| view.update() || interrupt.requested());
+                ended = view.leave();
+                Ok(measured)
+            }
             None => receive::run(&plan, &|| interrupt.requested()),
         };
         let measured = measured.map_err(exit_error)?;
@@ -117,12 +133,15 @@ impl Receive {
             );
         }
         let exit = report::print(&measured, common, self.streams_format)?;
-        Ok(exit_code(&interrupt, exit))
+        match ended {
+            Some(End::Interrupted) => Ok(Exit::Interrupted),
+            _ => Ok(exit_code(&interrupt, exit)),
+        }
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let (sessions, described) = match self.media.described()? {
-            Some(sessions) => (sessions, true),
+            Some(sessions) => (RtpSession::combined(sessions), true),
             None => (self.sessions()?, false),
         };
         let streams = match described {

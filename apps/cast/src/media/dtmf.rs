@@ -43,6 +43,8 @@ pub(crate) struct DtmfReceiver {
     events: Vec<KeyEvent>,
     /// The index of the first event since the timestamps began again.
     first: usize,
+    /// Whether there were more keys than we keep.
+    has_more: bool,
 }
 
 impl DtmfReceiver {
@@ -62,6 +64,16 @@ impl DtmfReceiver {
         }
     }
 
+    /// Records the events in a late payload, whose timestamp has the origin before the last restart.
+    #[cold]
+    pub(crate) fn record_earlier(&mut self, timestamp: u32, payload: &[u8]) {
+        let later = self.events.split_off(self.first);
+        self.first = self.first.saturating_sub(RECENT);
+        self.record(timestamp, false, payload);
+        self.first = self.events.len();
+        self.events.extend(later);
+    }
+
     fn record_one(&mut self, event: u8, at: u32, duration: u32, has_ended: bool, begins: bool) {
         let oldest = self.events.len().saturating_sub(RECENT).max(self.first);
         let recent = &mut self.events[oldest..];
@@ -70,10 +82,14 @@ impl DtmfReceiver {
             let is_same = it.segment == at || it.begin == at;
             // A late packet of a segment in the middle lies between the two.
             let is_within = at.wrapping_sub(it.begin) < it.segment.wrapping_sub(it.begin);
+            let distance = at.wrapping_sub(it.segment);
+            // Some senders mark each segment.
+            let is_full = it.duration == SEGMENT_TICKS && distance == SEGMENT_TICKS;
             let is_next = !it.has_ended
-                && !begins
-                && (is_whole_segments(at.wrapping_sub(it.segment))
-                    || at == it.segment.wrapping_add(it.duration) && it.duration > 0);
+                && (is_full
+                    || !begins
+                        && (is_whole_segments(distance) || distance == it.duration)
+                        && distance > 0);
             is_same || is_within || is_next
         });
         if let Some(found) = found {
@@ -86,6 +102,7 @@ impl DtmfReceiver {
             return;
         }
         if self.events.len() >= DIGITS_MAX {
+            self.has_more = true;
             return;
         }
         // If all packets of this event were delayed, it belongs before the later events.
@@ -110,10 +127,12 @@ impl DtmfReceiver {
         self.first = self.events.len();
     }
 
-    /// Returns the keys in the order in which they were pressed. `!` is a flash of the hook.
+    /// Returns the keys in the order in which they were pressed. `!` is a flash of the hook. If
+    /// there were more keys than we keep, they end with `…`.
     pub(crate) fn keys(&self) -> String {
         let keys = self.events.iter().map(|it| KEYS[usize::from(it.event)]);
-        keys.map(char::from).collect()
+        let more = self.has_more.then_some('…');
+        keys.map(char::from).chain(more).collect()
     }
 }
 
@@ -206,6 +225,12 @@ mod tests {
             }
         }
         assert_eq!(keys(&packets), "5");
+        // Each segment is marked.
+        let mut marked = packets.clone();
+        for n in 1..marked.len() {
+            marked[n].1 = marked[n].0 != marked[n - 1].0;
+        }
+        assert_eq!(keys(&marked), "5");
         // The packet before the second segment is lost, or arrives late.
         let before = packets.iter().rposition(|it| it.0 == 0xfff0_0000).unwrap();
         let late = packets.remove(before);
@@ -239,6 +264,19 @@ mod tests {
         let mut receiver = DtmfReceiver::default();
         receiver.record(0, true, &[66, 0, 0, 160]);
         assert_eq!(receiver.keys(), "");
+    }
+
+    #[test]
+    fn late_packets_from_before_a_restart_are_not_new_keys() {
+        let mut receiver = DtmfReceiver::default();
+        receiver.record(700, true, &payload(3, 800, true));
+        receiver.restart();
+        receiver.record_earlier(700, &payload(3, 800, true));
+        receiver.record(0, true, &payload(4, 800, true));
+        receiver.record_earlier(1_500, &payload(5, 800, true));
+        assert_eq!(receiver.keys(), "354");
+        receiver.record(0, false, &payload(4, 800, true));
+        assert_eq!(receiver.keys(), "354");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! type.
 //!
 //! Source: RFC 3551 section 6 (the static payload types, and G.722's clock of 8,000), RFC 3190
-//! (L24), RFC 7587 (Opus), RFC 4733 (telephone events).
+//! (L24), RFC 7587 (Opus), RFC 4733 (telephone events), RFC 2198 (redundant packets).
 
 use std::fmt;
 use std::str::FromStr;
@@ -27,13 +27,16 @@ pub enum Encoding {
     Event,
     /// Comfort noise (RFC 3389), which describes the noise during silence.
     ComfortNoise,
+    /// Packets that repeat the payloads of earlier ones (RFC 2198). Each payload in them has a
+    /// payload type of its own.
+    Redundant,
     /// Any other encoding, for example AMR. We count and time its packets, but we cannot decode
     /// them.
     Other,
 }
 
 /// The names of the encodings in session descriptions.
-const NAMES: [(&str, Encoding); 9] = [
+const NAMES: [(&str, Encoding); 10] = [
     ("L16", Encoding::L16),
     ("L24", Encoding::L24),
     ("PCMU", Encoding::Pcmu),
@@ -42,6 +45,7 @@ const NAMES: [(&str, Encoding); 9] = [
     ("opus", Encoding::Opus),
     ("telephone-event", Encoding::Event),
     ("CN", Encoding::ComfortNoise),
+    ("red", Encoding::Redundant),
     ("unknown", Encoding::Other),
 ];
 
@@ -219,7 +223,7 @@ impl fmt::Display for Format {
         let found = NAMES
             .iter()
             .find(|(_, encoding)| *encoding == self.encoding);
-        let (name, _) = found.unwrap_or(&NAMES[8]);
+        let (name, _) = found.unwrap_or(&NAMES[9]);
         write!(f, "{name}/{}", self.clock)?;
         match self.channels {
             1 => Ok(()),

@@ -6,6 +6,7 @@ pub(crate) mod dtmf;
 pub(crate) mod format;
 pub(crate) mod playout;
 pub(crate) mod recording;
+pub(crate) mod redundancy;
 mod stretch;
 pub(crate) mod tone;
 pub(crate) mod wav;

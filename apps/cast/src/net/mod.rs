@@ -3,6 +3,8 @@
 pub(crate) mod arrival;
 pub(crate) mod client_registry;
 pub(crate) mod control_port;
+#[cfg(feature = "formats")]
+mod fragments;
 pub(crate) mod identity;
 pub(crate) mod options;
 pub(crate) mod overflow;

@@ -1,17 +1,18 @@
 //! Captures of UDP datagrams with their times. We read pcap and pcapng, and write pcap.
 //!
 //! One library reads and writes the files, and another one parses the packets.
-//!
-//! Left out: IP fragments. We count them, but do not reassemble them.
 
+use super::fragments::Reassembly;
 use super::tunnel::{self, Inner, Link};
 use crate::error::Error;
 use etherparse::PacketBuilder;
 use flate2::read::MultiGzDecoder;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
-use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
 use pcap_file::pcapng::{Block, PcapNgReader};
-use pcap_file::{DataLink, PcapError, TsResolution};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -44,8 +45,10 @@ pub(crate) struct CapturedDatagram<'a> {
 pub(crate) struct CaptureSummary {
     /// The number of packets that are not UDP datagrams.
     pub(crate) others: u64,
-    /// The number of IP fragments.
+    /// The number of IP fragments whose packets are not complete.
     pub(crate) fragments: u64,
+    /// The number of packets without a time.
+    pub(crate) untimed: u64,
     /// The number of packets per link type that we cannot parse.
     pub(crate) unknown_links: BTreeMap<u32, u64>,
     /// Whether the file ends within a packet.
@@ -65,7 +68,13 @@ impl CaptureSummary {
         if self.fragments > 0 {
             let fragments = self.fragments;
             all.push(format!(
-                "{path}: skipped {fragments} IP fragments, because we do not reassemble them"
+                "{path}: skipped {fragments} IP fragments, because the other fragments of their packets are missing"
+            ));
+        }
+        if self.untimed > 0 {
+            let untimed = self.untimed;
+            all.push(format!(
+                "{path}: {untimed} packets have no time (simple packet blocks), so their deltas, jitter and lateness have no meaning"
             ));
         }
         for (link, packets) in &self.unknown_links {
@@ -96,11 +105,11 @@ pub(crate) fn read(
         return Err(malformed("it is not a capture".into()));
     };
     let (mut summary, mut understood) = (CaptureSummary::default(), 0_u64);
+    let (mut reassembly, mut untimed) = (Reassembly::default(), 0);
     let mut handle = |at: u64, link: DataLink, bytes: &[u8], truncated: bool| {
         understood += 1;
-        match datagram(at, link, bytes, truncated, &mut each) {
-            PacketKind::Datagram => {}
-            PacketKind::Fragment => summary.fragments += 1,
+        match datagram(at, link, bytes, truncated, &mut reassembly, &mut each) {
+            PacketKind::Datagram | PacketKind::Fragment => {}
             PacketKind::Other => summary.others += 1,
             PacketKind::Link => {
                 understood -= 1;
@@ -109,10 +118,11 @@ pub(crate) fn read(
         }
     };
     let ended = if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
-        read_pcapng(file, &mut handle)
+        read_pcapng(file, &mut handle, &mut untimed)
     } else {
         read_pcap(file, &mut handle)
     };
+    (summary.fragments, summary.untimed) = (reassembly.incomplete(), untimed);
     match ended {
         Ok(()) => {}
         Err(error) if is_end(&error) => summary.is_truncated = true,
@@ -196,27 +206,93 @@ fn read_pcap(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), Pc
     Ok(())
 }
 
-fn read_pcapng(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
+/// An interface of a capture: its link type, its time unit, and the seconds that its times lack.
+#[derive(Debug, Clone, Copy)]
+struct Interface {
+    link: DataLink,
+    resolution: u8,
+    offset: u64,
+}
+
+impl Interface {
+    fn new(described: &InterfaceDescriptionBlock<'_>) -> Self {
+        let mut interface = Interface {
+            link: described.linktype,
+            ..Interface::default()
+        };
+        for option in &described.options {
+            match option {
+                InterfaceDescriptionOption::IfTsResol(resolution) => {
+                    interface.resolution = *resolution;
+                }
+                InterfaceDescriptionOption::IfTsOffset(seconds) => interface.offset = *seconds,
+                _ => {}
+            }
+        }
+        interface
+    }
+
+    /// Returns a time of the interface in nanoseconds since 1970.
+    fn time(self, units: u128) -> u64 {
+        // The offset is signed, and the sum of two numbers is the same for signed ones.
+        let offset = self.offset.wrapping_mul(1_000_000_000);
+        nanos(units, self.resolution).wrapping_add(offset)
+    }
+}
+
+impl Default for Interface {
+    fn default() -> Self {
+        Interface {
+            link: DataLink::ETHERNET,
+            resolution: MICROSECONDS,
+            offset: 0,
+        }
+    }
+}
+
+/// Reads a pcapng file, and counts the packets without a time.
+fn read_pcapng(
+    file: CaptureFile,
+    handle: &mut PacketHandler<'_>,
+    untimed: &mut u64,
+) -> Result<(), PcapError> {
     let mut reader = PcapNgReader::new(file).map_err(header_error)?;
-    let mut interfaces: Vec<(DataLink, u8)> = Vec::new();
+    let mut is_little = reader.section().endianness == Endianness::Little;
+    let mut interfaces: Vec<Interface> = Vec::new();
+    let mut last = 0;
     while let Some(block) = reader.next_block() {
         match block? {
-            Block::InterfaceDescription(interface) => {
-                let resolution = interface.options.iter().find_map(|option| match option {
-                    InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
-                    _ => None,
-                });
-                let resolution = resolution.unwrap_or(MICROSECONDS);
-                interfaces.push((interface.linktype, resolution));
+            Block::InterfaceDescription(described) => interfaces.push(Interface::new(&described)),
+            Block::SectionHeader(section) => {
+                interfaces.clear();
+                is_little = section.endianness == Endianness::Little;
             }
-            Block::SectionHeader(_) => interfaces.clear(),
             Block::EnhancedPacket(packet) => {
                 let interface = interfaces.get(packet.interface_id as usize).copied();
-                let (link, resolution) = interface.unwrap_or((DataLink::ETHERNET, MICROSECONDS));
-                // The library treats all units as nanoseconds, so this is the number of units.
-                let units = packet.timestamp.as_nanos();
+                let interface = interface.unwrap_or_default();
                 let truncated = packet.original_len as usize > packet.data.len();
-                handle(nanos(units, resolution), link, &packet.data, truncated);
+                // The library treats all units as nanoseconds, so this is the number of units.
+                last = interface.time(packet.timestamp.as_nanos());
+                handle(last, interface.link, &packet.data, truncated);
+            }
+            // Old programs write this block, whose time consists of two halves.
+            Block::Packet(packet) => {
+                let interface = interfaces.get(usize::from(packet.interface_id)).copied();
+                let interface = interface.unwrap_or_default();
+                let units = match is_little {
+                    true => packet.timestamp.rotate_left(32),
+                    false => packet.timestamp,
+                };
+                let truncated = packet.original_len as usize > packet.data.len();
+                last = interface.time(units.into());
+                handle(last, interface.link, &packet.data, truncated);
+            }
+            Block::SimplePacket(packet) => {
+                let interface = interfaces.first().copied().unwrap_or_default();
+                let len = packet.data.len().min(packet.original_len as usize);
+                let truncated = packet.original_len as usize > len;
+                *untimed += 1;
+                handle(last, interface.link, &packet.data[..len], truncated);
             }
             _ => {}
         }
@@ -259,6 +335,7 @@ fn datagram(
     link: DataLink,
     bytes: &[u8],
     truncated: bool,
+    reassembly: &mut Reassembly,
     each: &mut impl FnMut(&CapturedDatagram<'_>),
 ) -> PacketKind {
     let cooked = |protocol: usize, header: usize| {
@@ -283,9 +360,29 @@ fn datagram(
     let Some((link, bytes)) = begin else {
         return PacketKind::Other;
     };
-    let (ips, whole) = match tunnel::inner(link, bytes) {
+    pass_on(at, tunnel::inner(link, bytes), truncated, reassembly, each)
+}
+
+/// Passes a datagram to `each`. A fragment waits until its packet is complete, so the datagram has
+/// the time of the last one.
+fn pass_on(
+    at: u64,
+    found: Inner<'_>,
+    truncated: bool,
+    reassembly: &mut Reassembly,
+    each: &mut impl FnMut(&CapturedDatagram<'_>),
+) -> PacketKind {
+    let (ips, whole) = match found {
         Inner::Udp { ips, datagram } => (ips, datagram),
-        Inner::Fragment => return PacketKind::Fragment,
+        Inner::Fragment(fragment) => {
+            return match reassembly.add(&fragment, at) {
+                Some(payload) => {
+                    let found = tunnel::inner_of_payload(&fragment.id, &payload);
+                    pass_on(at, found, truncated, reassembly, each)
+                }
+                None => PacketKind::Fragment,
+            };
+        }
         Inner::Other => return PacketKind::Other,
     };
     let Some((header, payload)) = whole.split_first_chunk::<8>() else {

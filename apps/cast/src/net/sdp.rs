@@ -1,14 +1,16 @@
 //! Reads session descriptions. A library parses the text and the attributes.
 //!
 //! Source: RFC 8866 (SDP), RFC 3605 (`rtcp`), RFC 5761 (`rtcp-mux`), RFC 4570 (`source-filter`),
-//! RFC 4145 and RFC 4571 (TCP).
+//! RFC 4145 and RFC 4571 (TCP), RFC 9143 (bundles).
 //!
-//! Left out: media other than audio, which we skip, and the offer/answer model.
+//! Left out: media other than audio, which we skip unless they share the port of an audio stream,
+//! and the offer/answer model.
 
 use super::session::{PACKET_TIME, Rtcp, RtpSession, Senders};
 use crate::media::format::{Format, Formats};
 use sdp_types::attributes::{
-    RtcpMux, RtpMap, SourceFilter, SourceFilterAddress, SourceFilterDestination, SourceFilterMode,
+    RtcpMux, RtpMap, SourceFilter, SourceFilterAddrType, SourceFilterAddress,
+    SourceFilterDestination, SourceFilterMode,
 };
 use sdp_types::{Connection, Media, Session};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,9 +41,10 @@ impl RtpSession {
     /// ```
     pub fn read(text: &[u8]) -> Result<Vec<RtpSession>, String> {
         let wrong = |error| format!("not a session description: {error}");
-        let whole = Session::parse(skip_title(text)).map_err(wrong)?;
+        let mut whole = Session::parse(skip_title(text)).map_err(wrong)?;
+        resolve_bundles(&mut whole);
         let mut sessions = Vec::new();
-        let audio = whole.medias.iter().filter(|media| media.media == "audio");
+        let audio = whole.medias.iter().filter(|media| is_audio(media));
         let mut inactive = 0;
         for media in audio.filter(|media| media.port != 0) {
             if is_inactive(&whole, media) {
@@ -58,8 +61,55 @@ impl RtpSession {
     }
 }
 
-/// Removes the lines that ffmpeg prints before a session description.
+fn is_audio(media: &Media) -> bool {
+    media.media.eq_ignore_ascii_case("audio")
+}
+
+/// Returns the identifications of the media in each bundle.
+fn bundles(whole: &Session) -> impl Iterator<Item = Vec<&str>> {
+    let groups = whole.get_attribute_values("group").flatten();
+    groups.filter_map(|group| {
+        let mut words = group.split_whitespace();
+        let is_bundle = words.next()?.eq_ignore_ascii_case("BUNDLE");
+        is_bundle.then(|| words.collect())
+    })
+}
+
+/// Returns the port of the bundle to which a medium without a port belongs.
+fn bundled_port(whole: &Session, media: &Media) -> Option<u16> {
+    let id = |media: &Media| {
+        let id = media.get_first_attribute_value("mid").flatten();
+        id.unwrap_or_default().to_owned()
+    };
+    let own = id(media);
+    let bundle = bundles(whole).find(|ids| ids.contains(&&own[..]))?;
+    let others = whole
+        .medias
+        .iter()
+        .filter(|other| bundle.contains(&&id(other)[..]));
+    let mut ports = others.map(|other| other.port);
+    ports.find(|&port| port != 0)
+}
+
+/// Gives the media that only exist within a bundle the port of that bundle.
+///
+/// Source: RFC 9143 section 6.
+fn resolve_bundles(whole: &mut Session) {
+    let is_within = |media: &&Media| media.port == 0 && media.has_attribute("bundle-only");
+    let port = |media| {
+        Some(media)
+            .filter(is_within)
+            .and_then(|media| bundled_port(whole, media))
+    };
+    let ports: Vec<Option<u16>> = whole.medias.iter().map(port).collect();
+    for (media, port) in whole.medias.iter_mut().zip(ports) {
+        media.port = port.unwrap_or(media.port);
+    }
+}
+
+/// Removes a byte order mark, and the lines that ffmpeg prints before a session description.
 fn skip_title(text: &[u8]) -> &[u8] {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let begin = text.windows(4).position(|four| four == b"\nv=0");
     match (text.starts_with(b"v=0"), begin) {
         (false, Some(at)) => &text[at + 1..],
@@ -79,7 +129,8 @@ fn is_inactive(whole: &Session, media: &Media) -> bool {
 
 /// Returns the streams of a media description: one per port and per address.
 fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
-    let is_encrypted = media.proto.contains("SAVP") || media.has_attribute("crypto");
+    let proto = media.proto.to_ascii_uppercase();
+    let is_encrypted = proto.contains("SAVP") || media.has_attribute("crypto");
     if is_encrypted {
         return Err(format!(
             "its audio is encrypted ({}), and SRTP is not supported",
@@ -95,7 +146,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     for connection in connections {
         add_groups(connection, &mut groups)?;
     }
-    let rtcp = rtcp(whole, media);
+    let (rtcp, rtcp_at) = rtcp(whole, media)?;
     let step = 1 + u16::from(rtcp == Rtcp::Own);
     let ports = usize::from(media.num_ports.unwrap_or(1).max(1));
     if ports > 1 && groups.len() > 1 && ports != groups.len() {
@@ -106,7 +157,15 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     }
     let time = value(whole, media, "ptime").and_then(|text| text.trim().parse::<f64>().ok());
     let time = time.filter(|ms| *ms > 0.0 && *ms <= 1_000.0);
-    let formats = formats(media)?;
+    let mut formats = formats(media)?.named().to_vec();
+    // Other media at the same port arrive at the same socket.
+    let same = whole.medias.iter().filter(|other| other.port == media.port);
+    for other in same.filter(|other| !is_audio(other)) {
+        if let Ok(others) = self::formats(other) {
+            formats.extend(others.named());
+        }
+    }
+    let formats = Formats::new(formats);
     let mut sessions = Vec::new();
     for n in 0..ports.max(groups.len()) {
         let (ip, ttl) = groups[n.min(groups.len() - 1)];
@@ -121,7 +180,11 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
             formats: formats.clone(),
             packet_time: time.map_or(PACKET_TIME, |ms| Duration::from_secs_f64(ms / 1e3)),
             rtcp,
-            tcp: media.proto.starts_with("TCP"),
+            // The attribute states the port of the first stream.
+            rtcp_at: rtcp_at
+                .filter(|_| n == 0)
+                .map(|(to, port)| SocketAddr::new(to.unwrap_or(ip), port)),
+            tcp: proto.starts_with("TCP"),
             ttl,
         });
     }
@@ -161,20 +224,37 @@ fn value<'a>(whole: &'a Session, media: &'a Media, name: &'a str) -> Option<&'a 
     of_media.or_else(|| whole.get_first_attribute_value(name).flatten())
 }
 
-/// Returns where reports go.
-fn rtcp(whole: &Session, media: &Media) -> Rtcp {
+/// An address for reports, which is that of the packets if there is none.
+type ReportAddress = (Option<IpAddr>, u16);
+
+/// Returns where reports go, and to which address and port if it is not simply the next port.
+///
+/// # Errors
+///
+/// Returns an error if the attribute is malformed, or has a host name.
+fn rtcp(whole: &Session, media: &Media) -> Result<(Rtcp, Option<ReportAddress>), String> {
     let is_mux = media.get_first_attribute_typed::<RtcpMux>().is_some()
         || whole.get_first_attribute_typed::<RtcpMux>().is_some();
     if is_mux || media.has_attribute("rtcp-mux-only") || whole.has_attribute("rtcp-mux-only") {
-        return Rtcp::Mux;
+        return Ok((Rtcp::Mux, None));
     }
     let stated = media.get_first_attribute_typed::<sdp_types::attributes::Rtcp>();
-    match stated.and_then(Result::ok).map(|stated| stated.port) {
-        None => Rtcp::Own,
-        Some(port) if Some(port) == media.port.checked_add(1) => Rtcp::Own,
-        Some(port) if port == media.port => Rtcp::Mux,
-        Some(_) => Rtcp::Off,
-    }
+    let Some(stated) = stated else {
+        return Ok((Rtcp::Own, None));
+    };
+    let stated = stated.map_err(|error| format!("its address for reports (a=rtcp): {error}"))?;
+    let to = match stated.connection_address.as_deref() {
+        None => None,
+        Some(text) => Some(text.parse::<IpAddr>().map_err(|_| {
+            format!("its address for reports (a=rtcp) is {text}: expected an IP address")
+        })?),
+    };
+    let port = stated.port;
+    Ok(match to {
+        None if Some(port) == media.port.checked_add(1) => (Rtcp::Own, None),
+        None if port == media.port => (Rtcp::Mux, None),
+        to => (Rtcp::Own, Some((to, port))),
+    })
 }
 
 /// Returns the senders that the source filters for `destination` accept. Filters of the media
@@ -185,6 +265,7 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
         filters = whole.attributes_typed::<SourceFilter>().collect();
     }
     let (mut only, mut except) = (Vec::new(), Vec::new());
+    let mut has_included = false;
     for filter in filters {
         let filter = filter.map_err(|error| format!("its source filter: {error}"))?;
         let is_ours = match &filter.destination {
@@ -196,9 +277,15 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
                 ));
             }
         };
-        if !is_ours {
+        let is_of_family = match filter.addrtype {
+            SourceFilterAddrType::Any => true,
+            SourceFilterAddrType::Ip4 => destination.is_ipv4(),
+            SourceFilterAddrType::Ip6 => destination.is_ipv6(),
+        };
+        if !is_ours || !is_of_family {
             continue;
         }
+        has_included |= filter.mode == SourceFilterMode::Incl;
         for source in &filter.sources {
             let SourceFilterAddress::IpAddr(ip) = source else {
                 return Err(format!(
@@ -213,10 +300,10 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
     }
     // A sender that is both included and excluded is excluded.
     only.retain(|ip| !except.contains(ip));
-    Ok(match (only.is_empty(), except.is_empty()) {
-        (false, _) => Senders::Only(only),
-        (true, false) => Senders::Except(except),
-        (true, true) => Senders::Any,
+    Ok(match (has_included, except.is_empty()) {
+        (true, _) => Senders::Only(only),
+        (false, false) => Senders::Except(except),
+        (false, true) => Senders::Any,
     })
 }
 
@@ -315,6 +402,82 @@ mod tests {
         assert!(error.contains("inactive"), "{error}");
         assert!(with("a=sendrecv", "a=inactive").is_err());
         assert_eq!(with("a=inactive", "a=sendrecv").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_filter_for_another_family_does_not_apply() {
+        let media = ["m=audio 5004 RTP/AVP 0", "c=IN IP6 ff15::1"];
+        let filters = |lines: &[&str]| {
+            let sessions = read(&[&media[..], lines].concat()).unwrap();
+            sessions[0].sources.clone()
+        };
+        let four = "a=source-filter: incl IN IP4 * 127.0.0.9";
+        assert_eq!(filters(&[four]), Senders::Any);
+        let six = "a=source-filter: INCL IN IP6 * ::9";
+        assert_eq!(filters(&[four, six]), Senders::Only(vec![ip("::9")]));
+        let none = filters(&[six, "a=source-filter: excl IN * * ::9"]);
+        assert_eq!(none, Senders::Only(Vec::new()));
+    }
+
+    #[test]
+    fn reports_may_have_any_port_and_address() {
+        let with = |own: &str| read(&["m=audio 5004 RTP/AVP 0", "c=IN IP4 127.0.0.1", own]);
+        let to = |own: &str| with(own).unwrap()[0].rtcp_address().unwrap().to_string();
+        assert_eq!(to("a=rtcp:53020"), "127.0.0.1:53020");
+        assert_eq!(to("a=rtcp:5009 IN IP4 127.0.0.2"), "127.0.0.2:5009");
+        assert_eq!(to("a=rtcp:5005 IN IP4 127.0.0.2"), "127.0.0.2:5005");
+        assert_eq!(to("a=rtcp:5005"), "127.0.0.1:5005");
+        assert_eq!(with("a=rtcp:5004").unwrap()[0].rtcp, Rtcp::Mux);
+        assert!(with("a=rtcp:port").is_err());
+        assert!(with("a=rtcp:5009 IN IP4 example.com").is_err());
+    }
+
+    #[test]
+    fn the_media_of_a_bundle_share_a_port() {
+        let lines = [
+            "a=group:BUNDLE 0 1 2",
+            "a=rtcp-mux",
+            "m=audio 5004 RTP/AVP 0",
+            "c=IN IP4 127.0.0.1",
+            "a=mid:0",
+            "m=audio 0 RTP/AVP 96",
+            "c=IN IP4 127.0.0.1",
+            "a=rtpmap:96 L16/48000",
+            "a=mid:1",
+            "a=bundle-only",
+            "m=video 5004 RTP/AVP 97",
+            "a=rtpmap:97 H264/90000",
+            "a=mid:2",
+        ];
+        let sessions = RtpSession::combined(read(&lines).unwrap());
+        assert_eq!(sessions.len(), 1);
+        let mut named = sessions[0].formats.named().to_vec();
+        named.sort_by_key(|(number, _)| *number);
+        let clocks: Vec<_> = named
+            .iter()
+            .map(|(number, it)| (*number, it.clock))
+            .collect();
+        assert_eq!(clocks, [(0, 8_000), (96, 48_000), (97, 90_000)]);
+        // Without the bundle, a port of zero means that the medium was rejected.
+        assert_eq!(read(&lines[1..]).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn keywords_may_have_any_case() {
+        let lines = [
+            "m=Audio 5004 rtp/avp 0 96",
+            "c=in ip4 127.0.0.1",
+            "a=RTPMAP:96 l16/48000",
+            "a=PTIME:5",
+            "a=RTCP-MUX",
+        ];
+        let session = &read(&lines).unwrap()[0];
+        assert_eq!(session.formats.of(96).unwrap().clock, 48_000);
+        assert_eq!(
+            (session.packet_time.as_millis(), session.rtcp),
+            (5, Rtcp::Mux)
+        );
+        assert!(read(&["m=audio 5004 rtp/savp 0", "c=IN IP4 127.0.0.1"]).is_err());
     }
 
     #[test]

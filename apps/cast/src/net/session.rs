@@ -72,6 +72,8 @@ pub struct RtpSession {
     pub packet_time: Duration,
     /// Where reports go.
     pub rtcp: Rtcp,
+    /// The address of the reports if they have a port of their own that is not the next one.
+    pub rtcp_at: Option<SocketAddr>,
     /// Whether packets travel over TCP, with the length in front of each packet.
     pub tcp: bool,
     /// The number of hops that a multicast packet may take.
@@ -88,9 +90,48 @@ impl RtpSession {
             formats: Formats::new(vec![(payload_type, format)]),
             packet_time: PACKET_TIME,
             rtcp: Rtcp::Off,
+            rtcp_at: None,
             tcp: false,
             ttl: None,
         }
+    }
+
+    /// Adds another session that receives on the same address, for example another medium of a
+    /// bundle.
+    fn add(&mut self, other: &RtpSession) {
+        let mut named = self.formats.named().to_vec();
+        for &(number, format) in other.formats.named() {
+            if named.iter().all(|&(known, _)| known != number) {
+                named.push((number, format));
+            }
+        }
+        self.formats = Formats::new(named);
+        self.packet_time = self.packet_time.min(other.packet_time);
+        self.sources = match (&self.sources, &other.sources) {
+            (Senders::Only(ours), Senders::Only(theirs)) => {
+                Senders::Only([ours.clone(), theirs.clone()].concat())
+            }
+            (Senders::Except(ours), Senders::Except(theirs)) => {
+                let both = ours.iter().filter(|ip| theirs.contains(ip));
+                Senders::Except(both.copied().collect())
+            }
+            _ => Senders::Any,
+        };
+    }
+
+    /// Combines the sessions that have the same address, because one socket receives all of them.
+    #[must_use]
+    pub fn combined(sessions: Vec<RtpSession>) -> Vec<RtpSession> {
+        let mut combined: Vec<RtpSession> = Vec::new();
+        for session in sessions {
+            let same =
+                |it: &&mut RtpSession| it.address == session.address && it.tcp == session.tcp;
+            match combined.iter_mut().find(same) {
+                Some(first) => first.add(&session),
+                None => combined.push(session),
+            }
+        }
+        combined
     }
 
     /// Returns the payload type and the format that we send.
@@ -104,6 +145,7 @@ impl RtpSession {
         match self.rtcp {
             Rtcp::Off => None,
             Rtcp::Mux => Some(self.address),
+            Rtcp::Own if self.rtcp_at.is_some() => self.rtcp_at,
             Rtcp::Own => {
                 let port = self.address.port().checked_add(1)?;
                 Some(SocketAddr::new(self.address.ip(), port))
@@ -164,6 +206,10 @@ impl RtpSession {
         }
         match (self.rtcp, self.rtcp_address()) {
             (Rtcp::Mux, _) => text.push_str("a=rtcp-mux\r\n"),
+            (Rtcp::Own, Some(address)) if address.ip() != ip => {
+                let (port, family) = (address.port(), self::family(address.ip()));
+                let _ = write!(text, "a=rtcp:{port} IN {family}\r\n");
+            }
             (Rtcp::Own, Some(address)) => {
                 let _ = write!(text, "a=rtcp:{}\r\n", address.port());
             }

@@ -5,7 +5,8 @@
 //! Source: RFC 2516 (PPPoE), RFC 3032 and RFC 4448 (MPLS and Ethernet over MPLS), RFC 2784 and RFC
 //! 2890 (GRE), RFC 7348 (VXLAN), RFC 1042 (SNAP), RFC 8926 (Geneve), 3GPP TS 29.281 (GTP-U).
 
-use etherparse::{EtherType, IpNumber, LaxNetSlice, LaxSlicedPacket};
+use super::fragments::{Fragment, PacketId};
+use etherparse::{IpNumber, Ipv6ExtensionSlice, LaxIpSlice};
 use std::net::IpAddr;
 
 /// The maximum number of headers around a datagram, which is about twice the number of tunnels.
@@ -13,6 +14,10 @@ const DEPTH_MAX: usize = 16;
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
+const VLAN: u16 = 0x8100;
+const SERVICE_VLAN: u16 = 0x88a8;
+/// Switches used this type for the outer of two tags before there was a standard.
+const OLD_VLAN: u16 = 0x9100;
 const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
 const MPLS_MULTICAST: u16 = 0x8848;
@@ -34,7 +39,7 @@ pub(super) enum Inner<'a> {
         datagram: &'a [u8],
     },
     /// An IP fragment.
-    Fragment,
+    Fragment(Fragment<'a>),
     /// Anything else.
     Other,
 }
@@ -62,6 +67,15 @@ pub(super) fn inner(link: Link, bytes: &[u8]) -> Inner<'_> {
     Inner::Other
 }
 
+/// Returns the innermost UDP datagram in the payload of an IP packet.
+pub(super) fn inner_of_payload<'a>(id: &PacketId, payload: &'a [u8]) -> Inner<'a> {
+    match transport(id.ips, id.protocol, payload) {
+        Some(Step::Into(link, rest)) => inner(link, rest),
+        Some(Step::Found(found)) => found,
+        None => Inner::Other,
+    }
+}
+
 enum Step<'a> {
     /// The packet has another one inside.
     Into(Link, &'a [u8]),
@@ -70,36 +84,37 @@ enum Step<'a> {
 
 fn step(link: Link, bytes: &[u8]) -> Step<'_> {
     let other = Step::Found(Inner::Other);
-    let sliced = match link {
+    match link {
         Link::Ethernet => {
             // We skip the header and the tags ourselves, because the library does not look behind
             // all EtherTypes that we know, such as MPLS.
             let Some((kind, rest)) = ethernet(bytes) else {
                 return other;
             };
-            return Step::Into(Link::Type(kind), rest);
+            Step::Into(Link::Type(kind), rest)
         }
-        Link::Ip => LaxSlicedPacket::from_ip(bytes).ok(),
+        Link::Ip | Link::Type(IPV4 | IPV6) => network(bytes).unwrap_or(other),
         Link::Ppp => {
             // The address and control bytes may be there or left out.
             let bytes = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
-            return match bytes {
+            match bytes {
                 [0x00, 0x21 | 0x57, rest @ ..] => Step::Into(Link::Ip, rest),
                 [0x02, 0x81, rest @ ..] => Step::Into(Link::Type(MPLS), rest),
                 _ => other,
+            }
+        }
+        Link::Type(PPPOE) => bytes
+            .get(6..)
+            .map_or(other, |rest| Step::Into(Link::Ppp, rest)),
+        Link::Type(VLAN | SERVICE_VLAN | OLD_VLAN) => {
+            let Some((tag, rest)) = bytes.split_first_chunk::<4>() else {
+                return other;
             };
+            Step::Into(Link::Type(u16::from_be_bytes([tag[2], tag[3]])), rest)
         }
-        Link::Type(PPPOE) => {
-            return bytes
-                .get(6..)
-                .map_or(other, |rest| Step::Into(Link::Ppp, rest));
-        }
-        Link::Type(MPLS | MPLS_MULTICAST) => return mpls(bytes).unwrap_or(other),
-        Link::Type(kind) => Some(LaxSlicedPacket::from_ether_type(EtherType(kind), bytes)),
-    };
-    sliced
-        .and_then(|sliced| network(&sliced, bytes))
-        .unwrap_or(other)
+        Link::Type(MPLS | MPLS_MULTICAST) => mpls(bytes).unwrap_or(other),
+        Link::Type(_) => other,
+    }
 }
 
 /// Returns the EtherType of a frame behind its VLAN tags, and the bytes after it.
@@ -108,7 +123,7 @@ fn ethernet(frame: &[u8]) -> Option<(u16, &[u8])> {
     loop {
         let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
         match kind {
-            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            VLAN | SERVICE_VLAN | OLD_VLAN => at += 4,
             // A length, and behind it the header of SNAP.
             0..0x600 => {
                 let (snap, rest) = frame[at + 2..].split_first_chunk::<8>()?;
@@ -163,28 +178,63 @@ fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
     })
 }
 
-/// Returns the datagram, or the packet in the tunnel, of a parsed IP packet.
-fn network<'a>(sliced: &LaxSlicedPacket<'a>, whole: &'a [u8]) -> Option<Step<'a>> {
-    let ips: (IpAddr, IpAddr) = match &sliced.net {
-        Some(LaxNetSlice::Ipv4(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        Some(LaxNetSlice::Ipv6(ip)) => (
-            ip.header().source_addr().into(),
-            ip.header().destination_addr().into(),
-        ),
-        _ => return None,
-    };
-    // The slice borrows from the packet, but the library ties it to the parsed headers. We find the
-    // same bytes in the packet.
-    let ip = sliced.ip_payload()?;
-    let begin = (ip.payload.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
-    let payload = whole.get(begin..begin + ip.payload.len())?;
+/// Returns the datagram, the fragment, or the packet in the tunnel, of an IP packet.
+fn network(bytes: &[u8]) -> Option<Step<'_>> {
+    let (packet, _) = LaxIpSlice::from_slice(bytes).ok()?;
+    let ips = (packet.source_addr(), packet.destination_addr());
+    let ip = packet.payload();
+    let payload = ip.payload;
     if ip.fragmented {
-        return Some(Step::Found(Inner::Fragment));
+        let fragment = fragment(&packet, ips, ip.ip_number, payload)?;
+        return Some(Step::Found(Inner::Fragment(fragment)));
     }
-    Some(match ip.ip_number {
+    transport(ips, ip.ip_number, payload)
+}
+
+/// Returns the fragment in a parsed IP packet.
+fn fragment<'a>(
+    packet: &LaxIpSlice<'_>,
+    ips: (IpAddr, IpAddr),
+    protocol: IpNumber,
+    payload: &'a [u8],
+) -> Option<Fragment<'a>> {
+    let (identification, offset, has_more) = match packet {
+        LaxIpSlice::Ipv4(ip) => {
+            let header = ip.header();
+            (
+                header.identification().into(),
+                header.fragments_offset(),
+                header.more_fragments(),
+            )
+        }
+        LaxIpSlice::Ipv6(ip) => {
+            let mut extensions = ip.extensions().clone().into_iter();
+            let header = extensions.find_map(|extension| match extension {
+                Ipv6ExtensionSlice::Fragment(header) => Some(header.to_header()),
+                _ => None,
+            })?;
+            (
+                header.identification,
+                header.fragment_offset,
+                header.more_fragments,
+            )
+        }
+    };
+    Some(Fragment {
+        id: PacketId {
+            ips,
+            identification,
+            protocol,
+        },
+        offset,
+        has_more,
+        payload,
+    })
+}
+
+/// Returns the datagram, or the packet in the tunnel, of the payload of an IP packet.
+fn transport(ips: (IpAddr, IpAddr), protocol: IpNumber, payload: &[u8]) -> Option<Step<'_>> {
+    Some(match protocol {
         IpNumber::UDP => tunnel_over_udp(payload).unwrap_or(Step::Found(Inner::Udp {
             ips,
             datagram: payload,

@@ -301,12 +301,21 @@ impl Outbox {
         families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))
     }
 
-    /// Sends a report to all `clients`, to their report ports if there are any. We ignore errors,
-    /// because the next report replaces a lost one.
-    pub(crate) fn report(&self, datagram: &[u8], clients: &Clients, rtcp: Rtcp) {
+    /// Sends a report to all `clients`, to their report ports if there are any. `at` is a client
+    /// with another address for reports. We ignore errors, because the next report replaces a lost
+    /// one.
+    pub(crate) fn report(
+        &self,
+        datagram: &[u8],
+        clients: &Clients,
+        rtcp: Rtcp,
+        at: Option<(SocketAddr, SocketAddr)>,
+    ) {
         for mut client in clients.list() {
-            if rtcp == Rtcp::Own {
-                client.set_port(client.port().saturating_add(1));
+            match at {
+                Some((of, to)) if of == client => client = to,
+                _ if rtcp == Rtcp::Own => client.set_port(client.port().saturating_add(1)),
+                _ => {}
             }
             if let Some(sockets) = &self.families[family_index(client)] {
                 let _ = sockets.rtcp.as_std().send_to(datagram, client);

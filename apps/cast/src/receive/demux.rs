@@ -3,14 +3,15 @@
 
 mod rtcp_of_sources;
 
-pub(super) use rtcp_of_sources::PendingRtcp;
-use rtcp_of_sources::SsrcHasher;
+pub(super) use rtcp_of_sources::{PendingRtcp, SsrcHasher};
 
+use super::live::LiveReport;
 use super::recorder::{Folder, Recorder};
 use super::rtp_source::{Packet, RtpSource, Times};
 use crate::measure::reception::SequenceUpdate;
 use crate::measure::stats::StreamStats;
 use crate::media::format::Formats;
+use crate::net::arrival;
 use crate::net::rtcp;
 use crate::net::rtp::{self, Header};
 use crate::net::session::{Rtcp, RtpSession, Senders};
@@ -20,6 +21,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// The maximum number of sources per socket. Packets of further sources count as unknown.
 const SOURCES_MAX: usize = 32_768;
@@ -489,6 +491,17 @@ impl Demux {
             blocks.chunks(most).map(report).collect::<Vec<_>>()
         });
         reports.collect()
+    }
+
+    /// Returns the current reports of all sources.
+    pub(super) fn live_reports(&self) -> Vec<LiveReport> {
+        let now = arrival::now();
+        let (port, dropped) = (self.session.address.port(), self.dropped.map(u64::from));
+        let report = |source: &RtpSource| LiveReport {
+            report: source.report(port, dropped, self.config.late_after),
+            silent: Duration::from_nanos(now.saturating_sub(source.last_arrival())),
+        };
+        self.sources.iter().map(report).collect()
     }
 
     /// Returns a row per source, and the counts of everything else.

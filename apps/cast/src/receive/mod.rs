@@ -3,12 +3,14 @@
 mod breaks;
 mod counters;
 mod demux;
+mod live;
 mod recorder;
 mod rtp_source;
 mod tcp_reader;
 mod udp_reader;
 
 pub use crate::results::{SourceReport, Unrecognized};
+pub use live::{Live, LiveReport};
 
 use crate::error::Error;
 use crate::measure::context::with_histograms;
@@ -24,11 +26,12 @@ use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
 use creel_media::control::{Changes, Control, Ended, Running, Trigger};
-use demux::{Config, Demux};
+use demux::{Config, Demux, SsrcHasher};
 use recorder::Files;
 use rtp_source::Times;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::hash::BuildHasherDefault;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -76,6 +79,8 @@ pub struct Plan {
     pub capture: Option<PathBuf>,
     /// Whether reports have the quality of voice streams as well (RFC 3611).
     pub extended_reports: bool,
+    /// Where to publish the figures of the streams during the run.
+    pub live: Option<Live>,
     /// The options of the sockets.
     pub options: Options,
 }
@@ -99,6 +104,7 @@ impl Plan {
             wav: None,
             capture: None,
             extended_reports: false,
+            live: None,
             options: Options::default(),
         }
     }
@@ -221,7 +227,8 @@ impl<'a> Receiver<'a> {
             let demux = Demux::new(Arc::clone(&config), session.clone(), number, shared);
             if session.tcp {
                 if let Some(listener) = ports.listen(session.address) {
-                    let reader = TcpReader::new(listener, demux, receiver.counters.clone());
+                    let mut reader = TcpReader::new(listener, demux, receiver.counters.clone());
+                    reader.publish_to(plan.live.as_ref(), number);
                     receiver.tcp.push((number, reader));
                 }
                 continue;
@@ -229,6 +236,7 @@ impl<'a> Receiver<'a> {
             if let Some(socket) = ports.open(&plan.options, session) {
                 let mut reader = UdpReader::new(socket, demux, shared, receiver.counters.clone());
                 reader.capture_to(receiver.capture.as_ref(), session.address);
+                reader.publish_to(plan.live.as_ref(), number);
                 receiver.readers.push((number, reader));
             }
             // Reports arrive on a port of their own. We match them with the streams by their SSRCs.
@@ -344,7 +352,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         .transpose()?;
     let config = Arc::new(plan.config(files.as_ref()));
     let mut demuxes: Vec<Demux> = Vec::new();
-    let mut by_port: HashMap<SocketAddr, usize> = HashMap::new();
+    let mut by_port: HashMap<(u128, u16), usize, BuildHasherDefault<SsrcHasher>> =
+        HashMap::default();
     let mut measured = Measured {
         overflowed: Some(0),
         ..Measured::default()
@@ -353,7 +362,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     with_histograms(|histograms| *histograms = Histograms::new());
     let summary = pcap::read(capture, |packet| {
         let at = Times::at(CAPTURE_BEGIN.saturating_add(packet.at));
-        let index = *by_port.entry(packet.to).or_insert_with(|| {
+        let port = (address_bits(packet.to.ip()), packet.to.port());
+        let index = *by_port.entry(port).or_insert_with(|| {
             let of_port = plan
                 .sessions
                 .iter()
@@ -392,6 +402,14 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     measured.histograms = with_histograms(std::mem::take);
     finish(plan, &mut measured, files, None);
     Ok(measured)
+}
+
+/// Returns an address as a number, which is different for each address.
+fn address_bits(ip: IpAddr) -> u128 {
+    match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(ip) => ip.to_bits(),
+    }
 }
 
 /// Adds the reports of one port to the results.

@@ -12,6 +12,7 @@ use crate::measure::spacing::Spacing;
 use crate::measure::stats::{Stations, StreamStats};
 use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
+use crate::media::redundancy;
 use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
 use crate::net::rtp::Header;
 use crate::results::SourceReport;
@@ -221,7 +222,7 @@ impl RtpSource {
     fn restart_from_stray(&mut self, packet: &Packet<'_>, formats: &Formats, late_after: u64) {
         self.keys.restart();
         let Some((header, payload, missing, times)) = self.stray.take() else {
-            return self.restart(packet);
+            return self.restart(packet, 0);
         };
         let first = Packet {
             header,
@@ -230,7 +231,7 @@ impl RtpSource {
             from: packet.from,
             times,
         };
-        self.restart(&first);
+        self.restart(&first, 0);
         self.accept(&first, SequenceUpdate::Newest, 0, formats, late_after);
     }
 
@@ -245,12 +246,17 @@ impl RtpSource {
         late_after: u64,
     ) {
         let header = packet.header;
-        self.bytes += (packet.payload.len() + packet.missing) as u64;
-        self.last_arrival = packet.times.arrived;
         let of_type = match self.current_type {
             Some((number, of_type)) if number == header.payload_type => of_type,
             _ => self.set_payload_type(packet, formats),
         };
+        if of_type.is_some_and(|it| it.encoding == Encoding::Redundant)
+            && let Some(newest) = self.read_redundant(packet, formats)
+        {
+            return self.accept(&newest, update, ahead, formats, late_after);
+        }
+        self.bytes += (packet.payload.len() + packet.missing) as u64;
+        self.last_arrival = packet.times.arrived;
         // We do not measure a delta before the first packet of a silence or of a talkspurt.
         let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
         let is_first = header.marker || is_noise;
@@ -264,8 +270,7 @@ impl RtpSource {
         };
         if format.encoding == Encoding::Event {
             // The timestamp is constant while a key is held, so it says nothing about time.
-            self.keys
-                .record(header.timestamp, header.marker, packet.payload);
+            self.record_keys(packet, update);
             self.record_times(packet, 0);
             return;
         }
@@ -275,9 +280,12 @@ impl RtpSource {
             self.record_times(packet, 0);
             return self.record(packet, extended, format, update);
         }
-        if is_newest && self.is_jump(distance, ahead, packet.times.arrived, format) {
+        if is_newest && self.is_jump(packet, distance, ahead, format) {
             self.timestamp_jumps += 1;
-            self.restart(packet);
+            self.keys.restart();
+            // Packets before the jump that are still missing have room in front of it.
+            let missing = i64::from(self.step) * i64::from(ahead.saturating_sub(1));
+            self.restart(packet, format.frames(missing));
             self.spacing.sound(
                 header.timestamp,
                 packet.times.arrived,
@@ -315,6 +323,41 @@ impl RtpSource {
         self.record(packet, extended, format, update);
     }
 
+    /// Records the keys in a packet.
+    #[cold]
+    fn record_keys(&mut self, packet: &Packet<'_>, update: SequenceUpdate) {
+        let is_late = !matches!(update, SequenceUpdate::Newest | SequenceUpdate::Restart);
+        let Header {
+            timestamp, marker, ..
+        } = packet.header;
+        match is_late && self.is_before_a_jump(packet) {
+            true => self.keys.record_earlier(timestamp, packet.payload),
+            false => self.keys.record(timestamp, marker, packet.payload),
+        }
+    }
+
+    /// Records the keys in the older blocks of a redundant packet, and returns the packet with its
+    /// newest block only. Returns `None` if the packet is malformed.
+    #[cold]
+    fn read_redundant<'a>(&mut self, packet: &Packet<'a>, formats: &Formats) -> Option<Packet<'a>> {
+        let of = |number| formats.of(number).map(|format| format.encoding);
+        let at = packet.header.timestamp;
+        let newest = redundancy::split(packet.payload, |block| {
+            if of(block.payload_type) == Some(Encoding::Event) {
+                self.keys
+                    .record(at.wrapping_sub(block.age), false, block.payload);
+            }
+        })?;
+        if of(newest.payload_type) == Some(Encoding::Redundant) {
+            return None;
+        }
+        self.bytes += (packet.payload.len() - newest.payload.len()) as u64;
+        let mut unwrapped = *packet;
+        unwrapped.header.payload_type = newest.payload_type;
+        unwrapped.payload = newest.payload;
+        Some(unwrapped)
+    }
+
     #[inline]
     fn record_times(&mut self, packet: &Packet<'_>, late: u64) {
         let at = Stations {
@@ -339,8 +382,13 @@ impl RtpSource {
         let of_type = formats.of(number);
         self.current_type = Some((number, of_type));
         // Comfort noise belongs to the voice, so it does not change the format.
-        let is_voice =
-            |format: &Format| !matches!(format.encoding, Encoding::Event | Encoding::ComfortNoise);
+        let is_voice = |format: &Format| {
+            let encoding = format.encoding;
+            !matches!(
+                encoding,
+                Encoding::Event | Encoding::ComfortNoise | Encoding::Redundant
+            )
+        };
         let audio = of_type.filter(is_voice);
         let before = self.format;
         if let Some(format) = audio.filter(|_| before.is_none_or(|(known, _)| known != number)) {
@@ -357,13 +405,14 @@ impl RtpSource {
         self.codec_changes += u64::from(before != now);
         if before.clock != now.clock {
             self.clock_changes += 1;
-            self.restart(packet);
+            self.restart(packet, 0);
         }
     }
 
     /// Restarts the source. From now on the positions in the recording follow the time of arrival.
+    /// There is room for `missing` frames between the end of the recording and the packet.
     #[cold]
-    fn restart(&mut self, packet: &Packet<'_>) {
+    fn restart(&mut self, packet: &Packet<'_>, missing: i64) {
         self.earlier = Some(Box::new(EarlierSegment {
             until: packet.header.sequence,
             timestamp: self.timestamp,
@@ -374,7 +423,7 @@ impl RtpSource {
         let since = packet.times.arrived.saturating_sub(self.first_arrival);
         let frame = (u128::from(since) * u128::from(rate) / 1_000_000_000) as i64;
         let end = self.recorder.as_ref().map_or(0, |it| it.end_at(rate));
-        self.offset = frame.max(end);
+        self.offset = frame.max(end + missing);
         self.timestamp = i64::from(packet.header.timestamp);
         self.base = self.timestamp;
         self.step = 0;
@@ -476,14 +525,19 @@ impl RtpSource {
         self.from
     }
 
-    /// Returns the row of the source, and ends its recording. `port` and `dropped` are the port and
-    /// its drops. A receiver with a buffer of `buffer` nanoseconds plays the packets.
+    /// Returns the row of the source, and ends its recording. See [`report`](Self::report).
     pub(super) fn into_report(
-        mut self,
+        self,
         port: u16,
         dropped: Option<u64>,
         buffer: u64,
     ) -> (SourceReport, StreamStats) {
+        (self.report(port, dropped, buffer), self.stats)
+    }
+
+    /// Returns the current row of the source. `port` and `dropped` are the port and its drops. A
+    /// receiver with a buffer of `buffer` nanoseconds plays the packets.
+    pub(super) fn report(&self, port: u16, dropped: Option<u64>, buffer: u64) -> SourceReport {
         let counts = self.sequence.counts();
         let expected = self.sequence.expected();
         let bursts = self.sequence.bursts();
@@ -492,13 +546,13 @@ impl RtpSource {
         let quality = self.rating(buffer);
         let reported = self.reported;
         let time = Duration::from_nanos(self.last_arrival.saturating_sub(self.first_arrival));
-        let report = SourceReport {
+        SourceReport {
             stream: 0,
             ssrc: self.ssrc,
             port,
             from: self.from,
             format: self.format.map(|(_, format)| format),
-            payload_types: std::mem::take(&mut self.payload_types),
+            payload_types: self.payload_types.clone(),
             packets: counts.received,
             bytes: self.bytes,
             seconds: time.as_secs_f64(),
@@ -538,7 +592,6 @@ impl RtpSource {
             reported_rating: reported.voip.and_then(|voip| voip.rating),
             reported_mos: reported.voip.and_then(|voip| voip.mos()),
             unrecorded: self.unrecorded,
-        };
-        (report, self.stats)
+        }
     }
 }

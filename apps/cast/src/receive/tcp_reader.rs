@@ -10,6 +10,7 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
+use super::live::{Live, Publisher};
 use super::rtp_source::Times;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::{JoinSet, yield_now};
@@ -52,6 +53,8 @@ pub(super) struct TcpReader {
     /// Whether we have run out of descriptors. We accept the next connection when one ends.
     full: bool,
     shared: Arc<Shared>,
+    /// Publishes the figures for the live view, if there is one.
+    publisher: Option<Box<Publisher>>,
 }
 
 impl TcpReader {
@@ -65,7 +68,13 @@ impl TcpReader {
                 demux: Mutex::new(Some((demux, Published::default()))),
                 counters,
             }),
+            publisher: None,
         }
+    }
+
+    /// Publishes the figures of this port while it receives.
+    pub(super) fn publish_to(&mut self, live: Option<&Live>, port: usize) {
+        self.publisher = live.map(|live| Box::new(Publisher::new(live, port)));
     }
 
     /// Closes the port and returns its demultiplexer.
@@ -103,6 +112,11 @@ impl TcpReader {
 
 impl Work for TcpReader {
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        if let Some(publisher) = &mut self.publisher
+            && let Some((demux, _)) = &*lock(&self.shared.demux)
+        {
+            publisher.poll(cx, demux);
+        }
         // Connections that have ended make room for new ones.
         while let Poll::Ready(Some(_)) = self.connections.poll_join_next(cx) {
             self.full = false;

@@ -2,6 +2,7 @@
 
 use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
+use super::live::{Live, Publisher};
 use super::rtp_source::Times;
 use crate::net::arrival;
 use crate::net::pcap::CaptureWriter;
@@ -9,14 +10,17 @@ use creel::net::{Received, UdpSocket};
 use creel_media::control::{Flow, Work};
 use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-/// A buffer of this size has room for any datagram.
-const DATAGRAM_BYTES: usize = 1 << 16;
-/// The number of datagrams per system call at a port that several streams share. A port with one
-/// stream receives one datagram per call, because it usually gets one per turn, and a search for a
-/// second one costs more than it saves.
+/// A buffer of this size has room for any datagram. The buffers of a batch do not begin at multiples
+/// of a power of two, because the cache has only a few lines for such addresses.
+const DATAGRAM_BYTES: usize = (1 << 16) + 192;
+/// The number of datagrams per system call at a port that several streams share.
 const BATCH: usize = 64;
+/// The number of datagrams per system call at a port with one stream, if several arrived in its last
+/// turn. Otherwise it receives one datagram per call, because a search for a second one costs more
+/// than it saves.
+const FEW: usize = 16;
 /// The reader of a single stream checks the source address once per this many packets, and whenever
 /// a packet does not follow the one before, because a system call that returns the address takes
 /// longer.
@@ -25,6 +29,7 @@ const ADDRESS_CHECK_PACKETS: u32 = 64;
 thread_local! {
     /// The receive buffers, which all sockets of a context share.
     static MANY: RefCell<Received> = RefCell::new(Received::new(BATCH, DATAGRAM_BYTES));
+    static SEVERAL: RefCell<Received> = RefCell::new(Received::new(FEW, DATAGRAM_BYTES));
     static ONE: RefCell<Received> = RefCell::new(Received::new(1, DATAGRAM_BYTES));
     static ONE_WITHOUT_ADDRESS: RefCell<Received> =
         RefCell::new(Received::new(1, DATAGRAM_BYTES).without_addresses());
@@ -38,11 +43,17 @@ pub(super) struct UdpReader {
     rtcp_socket: Option<std::net::UdpSocket>,
     socket: UdpSocket,
     capture: Option<Box<(CaptureWriter, SocketAddr)>>,
+    /// Publishes the figures for the live view, if there is one.
+    publisher: Option<Box<Publisher>>,
     counters: ReceiveCounters,
     /// The part of the demultiplexer's counts that is in `counters`.
     published: Published,
     /// Packets since the source address was last checked.
     since_address_check: u32,
+    /// The number of packets in the current turn, and in the one before. A turn ends when no packet
+    /// is left.
+    in_turn: u32,
+    in_last_turn: u32,
     /// Whether several streams share this port.
     shared: bool,
     demux: Demux,
@@ -64,13 +75,21 @@ impl UdpReader {
             published: Published::default(),
             rtcp_socket: None,
             capture: None,
+            publisher: None,
             since_address_check: 0,
+            in_turn: 0,
+            in_last_turn: 0,
         }
     }
 
     /// Writes everything that arrives to the capture as well.
     pub(super) fn capture_to(&mut self, capture: Option<&CaptureWriter>, address: SocketAddr) {
         self.capture = capture.map(|capture| Box::new((capture.clone(), address)));
+    }
+
+    /// Publishes the figures of this socket while it receives.
+    pub(super) fn publish_to(&mut self, live: Option<&Live>, socket: usize) {
+        self.publisher = live.map(|live| Box::new(Publisher::new(live, socket)));
     }
 
     /// Sends reports from this socket, which is the one that receives them.
@@ -123,21 +142,39 @@ impl UdpReader {
 }
 
 impl Work for UdpReader {
+    #[inline]
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
+        let received = self.poll_receive(cx);
+        if let Some(publisher) = &mut self.publisher {
+            publisher.poll(cx, &self.demux);
+        }
+        received
+    }
+}
+
+impl UdpReader {
+    #[inline]
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>> {
         let is_due = self.since_address_check >= ADDRESS_CHECK_PACKETS;
+        let several = self.in_last_turn > 1;
         let expected = self
             .demux
             .expected_from()
-            .filter(|_| !self.shared && !is_due);
-        let memory = match (self.shared, expected) {
-            (true, _) => &MANY,
-            (false, None) => &ONE,
-            (false, Some(_)) => &ONE_WITHOUT_ADDRESS,
+            .filter(|_| !self.shared && !several && !is_due);
+        let memory = match (self.shared, several, expected) {
+            (true, ..) => &MANY,
+            (false, true, _) => &SEVERAL,
+            (false, false, None) => &ONE,
+            (false, false, Some(_)) => &ONE_WITHOUT_ADDRESS,
         };
         memory.with_borrow_mut(|received| {
-            let filled = ready!(self.socket.poll_recv_batch(cx, received));
-            if filled.is_err() {
-                return Poll::Ready(Err(Flow::Failed));
+            match self.socket.poll_recv_batch(cx, received) {
+                Poll::Ready(Ok(filled)) => self.in_turn += filled as u32,
+                Poll::Ready(Err(_)) => return Poll::Ready(Err(Flow::Failed)),
+                Poll::Pending => {
+                    self.in_last_turn = std::mem::take(&mut self.in_turn);
+                    return Poll::Pending;
+                }
             }
             self.since_address_check = match expected {
                 Some(_) => self.since_address_check + 1,

@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::report::{ClientReport, Shared, lock};
 use super::rewrite::Rewrite;
 use super::translate::{Translator, translate};
-use crate::net::rtp::is_rtcp;
+use crate::net::rtp::{self, is_rtcp};
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;
 use creel::net::{Outgoing, Received, Sent, UdpSocket};
@@ -278,10 +278,11 @@ impl ForwardState {
     /// false if the datagram must go to the clients instead.
     fn handle_report(&mut self, datagram: &[u8], from: SocketAddr, socket: &UdpSocket) -> bool {
         if !is_rtcp(datagram) {
+            // Other protocols on the port, for example STUN, have no SSRC.
             if self.rtcp == Rtcp::Mux
-                && let Some(ssrc) = datagram.get(8..12).and_then(|bytes| bytes.try_into().ok())
+                && let Ok((header, _)) = rtp::parse_truncated(datagram)
             {
-                self.remember_source(u32::from_be_bytes(ssrc), from);
+                self.remember_source(header.ssrc, from);
             }
             return false;
         }

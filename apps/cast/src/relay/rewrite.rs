@@ -131,6 +131,12 @@ impl Translator for Forward<'_> {
         sequence.wrapping_add(shift.map_or(0, |shift| shift.sequence))
     }
 
+    /// A source may report about another source of the same port.
+    fn highest_sequence(&mut self, ssrc: u32, sequence: u32) -> u32 {
+        let shift = self.0.shifts.get(&ssrc);
+        sequence.wrapping_add(shift.map_or(0, |shift| shift.sequence.into()))
+    }
+
     fn cname(&self) -> Option<&str> {
         Some(&self.0.cname)
     }
@@ -242,6 +248,44 @@ mod tests {
             &[0x84ce_0004, 9, 0, 7, 5],
             &mut rewrite,
         );
+        // Trade-offs, losses that a third party reports, and the arrival times of two streams.
+        both(
+            &[0x85ce_0004, 9, 0, alias, 5],
+            &[0x85ce_0004, 9, 0, 7, 5],
+            &mut rewrite,
+        );
+        both(
+            &[0x87cd_0003, 9, alias, 0x03e9_0001],
+            &[0x87cd_0003, 9, 7, 0x0001_0001],
+            &mut rewrite,
+        );
+        both(
+            &[0x8bcd_0008, 9, alias, 0x03e9_0003, 1, 2, 8, 0x0007_0000, 99],
+            &[0x8bcd_0008, 9, 7, 0x0001_0003, 1, 2, 8, 0x0007_0000, 99],
+            &mut rewrite,
+        );
+        // Extended reports of newer types: a block about a stream, and the packets that it covers.
+        both(
+            &[0x80cf_0003, 9, 0x1e00_0001, alias],
+            &[0x80cf_0003, 9, 0x1e00_0001, 7],
+            &mut rewrite,
+        );
+        both(
+            &[
+                0x80cf_0009,
+                9,
+                0x0e00_0007,
+                alias,
+                0x03e9,
+                0x03e9,
+                0x03f9,
+                0,
+                0,
+                0,
+            ],
+            &[0x80cf_0009, 9, 0x0e00_0007, 7, 1, 1, 17, 0, 0, 0],
+            &mut rewrite,
+        );
         let xr = |ssrc, numbers| [0x80cf_0005, 9, 0x0100_0003, ssrc, numbers, 0x8000_0000];
         both(&xr(alias, 0x03e8_03ea), &xr(7, 0x0000_0002), &mut rewrite);
         // An application's packet of the source hides the source, and keeps its data.
@@ -249,6 +293,39 @@ mod tests {
         let app = words(&[0x80cc_0003, 7, 0x6162_6364, 0x1122_3344]);
         rewrite.forward(&app, &mut into).unwrap();
         assert_eq!(into, words(&[0x80cc_0003, alias, 0x6162_6364, 0x1122_3344]));
+    }
+
+    #[test]
+    fn a_goodbye_has_no_reason_and_no_padding() {
+        let mut rewrite = rewrite(1);
+        let mut into = Vec::new();
+        let mut bye = words(&[0xa1cb_0004, 7]);
+        bye.extend(*b"\x03bob");
+        bye.extend(words(&[0, 8]));
+        rewrite.forward(&bye, &mut into).unwrap();
+        assert_eq!(into, words(&[0x81cb_0001, 0xaaaa_aaaa]));
+        let mut description = words(&[0xa1ca_0004, 7]);
+        description.extend(*b"\x01\x02ab");
+        description.extend(words(&[0, 4]));
+        rewrite.forward(&description, &mut into).unwrap();
+        assert_eq!(into[0], 0x81);
+        assert!(
+            rtcp_types::Compound::parse(&into)
+                .unwrap()
+                .all(|it| it.is_ok())
+        );
+    }
+
+    #[test]
+    fn a_source_may_report_about_another_source() {
+        let mut rewrite = rewrite(1_000);
+        let mut into = Vec::new();
+        rewrite.forward(&words(&[0x8000_0005, 10, 8]), &mut into);
+        let of_other = rewrite.shifts[&8].ssrc;
+        let report = words(&[0x81c9_0007, 8, 7, 0, 0x0001_0005, 0, 0, 0]);
+        rewrite.forward(&report, &mut into).unwrap();
+        let expected = [0x81c9_0007, of_other, 0xaaaa_aaaa, 0, 0x0001_03ed, 0, 0, 0];
+        assert_eq!(into, words(&expected));
     }
 
     #[test]

@@ -5,7 +5,9 @@
 //! packets, and rejects compounds that begin with feedback (RFC 5506), so we patch the bytes
 //! ourselves.
 //!
-//! Source: RFC 3550 section 6, RFC 4585 (feedback), RFC 5104 (FIR, TMMBR), RFC 3611 (XR).
+//! Source: RFC 3550 section 6, RFC 4585 (feedback), RFC 5104 (FIR, TMMBR, TSTR), RFC 6642 (loss
+//! reports of third parties), RFC 6679 (ECN), RFC 8888 (congestion), RFC 3611 and the registry of
+//! block types (XR).
 
 /// The packet types.
 const SR: u8 = 200;
@@ -16,6 +18,8 @@ const TRANSPORT_FEEDBACK: u8 = 205;
 const PAYLOAD_FEEDBACK: u8 = 206;
 const XR: u8 = 207;
 
+/// The bit of a header that states padding at the end of the packet.
+const PADDING: u8 = 0x20;
 /// The number of bytes of a report block.
 const BLOCK_BYTES: usize = 24;
 
@@ -101,6 +105,10 @@ pub(super) fn translate(
             description(packet, translator, into)?;
             continue;
         }
+        if head[1] == BYE && translator.cname().is_some() {
+            goodbye(packet, translator, into)?;
+            continue;
+        }
         into.extend_from_slice(packet);
         let count = usize::from(head[0] & 0x1f);
         patch(head[1], count, Fields(&mut into[begin..]), translator)?;
@@ -171,6 +179,9 @@ fn feedback(
     fields: &mut Fields<'_>,
     translator: &mut impl Translator,
 ) -> Option<()> {
+    if (kind, format) == (TRANSPORT_FEEDBACK, 11) {
+        return congestion(fields, translator);
+    }
     // Some formats name the streams in their entries, and have zero here.
     let media = fields.word(8)?;
     if media != 0 {
@@ -179,16 +190,20 @@ fn feedback(
     let len = fields.0.len();
     match (kind, format) {
         // Missing packets, as a number and a bit mask of those after it.
-        (TRANSPORT_FEEDBACK, 1) => {
+        (TRANSPORT_FEEDBACK, 1 | 7) => {
             for at in (12..len).step_by(4) {
                 fields.replace_half(at, |number| translator.sequence(media, number))?;
             }
         }
-        // Bit rates and requests for a key frame, eight bytes per stream.
-        (TRANSPORT_FEEDBACK, 3 | 4) | (PAYLOAD_FEEDBACK, 4) => {
+        // Bit rates, requests for a key frame and trade-offs, eight bytes per stream.
+        (TRANSPORT_FEEDBACK, 3 | 4) | (PAYLOAD_FEEDBACK, 4..=6) => {
             for at in (12..len).step_by(8) {
                 fields.replace(at, |ssrc| translator.media(ssrc))?;
             }
+        }
+        // The congestion marks up to a packet.
+        (TRANSPORT_FEEDBACK, 8) => {
+            fields.replace(12, |it| translator.highest_sequence(media, it))?;
         }
         // An estimate of the bandwidth, with the streams that it is about.
         (PAYLOAD_FEEDBACK, 15) if fields.0.get(12..16) == Some(b"REMB") => {
@@ -198,6 +213,19 @@ fn feedback(
             }
         }
         _ => {}
+    }
+    Some(())
+}
+
+/// Translates the arrival times of several streams. Each stream has its SSRC, its first sequence
+/// number, and two bytes per packet, up to a whole word. The packet ends with its own time.
+fn congestion(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option<()> {
+    let mut at = 8;
+    while at + 12 <= fields.0.len() {
+        let media = fields.replace(at, |ssrc| translator.media(ssrc))?;
+        fields.replace_half(at + 4, |it| translator.sequence(media, it))?;
+        let packets = usize::from(fields.half(at + 6)?);
+        at += 8 + (2 * packets).next_multiple_of(4);
     }
     Some(())
 }
@@ -212,8 +240,8 @@ fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option
             return None;
         }
         match kind {
-            // Lost, duplicate or received packets, and a summary of a range of packets.
-            1 | 2 | 3 | 6 => {
+            // Lost, duplicate, received or discarded packets, and a summary of a range of packets.
+            1 | 2 | 3 | 6 | 10 | 25 => {
                 let media = fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
                 for number in [at + 8, at + 10] {
                     fields.replace_half(number, |it| translator.sequence(media, it))?;
@@ -225,8 +253,19 @@ fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option
                     fields.replace(part, |ssrc| translator.media(ssrc))?;
                 }
             }
-            // The quality of a call.
-            7 => {
+            // The packets to which the other blocks about a stream apply.
+            14 => {
+                let media = fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
+                fields.replace_half(at + 10, |it| translator.sequence(media, it))?;
+                for number in [at + 12, at + 16] {
+                    fields.replace(number, |it| translator.highest_sequence(media, it))?;
+                }
+            }
+            // A time.
+            4 => {}
+            // The quality of a call, and all newer blocks, begin with the stream that they are
+            // about.
+            _ if end >= at + 8 => {
                 fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
             }
             _ => {}
@@ -236,10 +275,23 @@ fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option
     Some(())
 }
 
-/// Appends a source description that has only our CNAME for each source.
+/// Appends a BYE without its reason, which is a text of the source, and without padding.
+fn goodbye(packet: &[u8], translator: &mut impl Translator, into: &mut Vec<u8>) -> Option<()> {
+    let count = packet[0] & 0x1f;
+    into.extend([packet[0] & !PADDING, BYE, 0, count]);
+    let (sources, _reason) = packet[4..].as_chunks::<4>();
+    for source in sources.get(..count.into())? {
+        let ssrc = translator.sender(u32::from_be_bytes(*source));
+        into.extend(ssrc.to_be_bytes());
+    }
+    Some(())
+}
+
+/// Appends a source description that has only our CNAME for each source, without padding.
 fn description(packet: &[u8], translator: &mut impl Translator, into: &mut Vec<u8>) -> Option<()> {
     let begin = into.len();
     into.extend_from_slice(packet.get(..4)?);
+    into[begin] &= !PADDING;
     let mut rest = &packet[4..];
     for _ in 0..packet[0] & 0x1f {
         let (ssrc, mut items) = rest.split_first_chunk::<4>()?;

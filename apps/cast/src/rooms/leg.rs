@@ -7,6 +7,7 @@ use crate::media::codec::{Decoder, Encoder};
 use crate::media::dtmf;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::media::playout::Playout;
+use crate::media::redundancy;
 use crate::net::identity::Random;
 use crate::net::rtcp::{self, LossInterval, ReportBlock, SenderInfo};
 use crate::net::rtp::{HEADER_BYTES, Header};
@@ -78,7 +79,9 @@ impl Leg {
         let of_packet = mix.formats.of(header.payload_type)?;
         let (payload_type, format) = match of_packet.encoding {
             // A telephone may press a key or be silent before it sends its first voice.
-            Encoding::Event | Encoding::ComfortNoise => mix.default_voice()?,
+            Encoding::Event | Encoding::ComfortNoise | Encoding::Redundant => {
+                mix.default_voice()?
+            }
             _ => (header.payload_type, mix.voice(header.payload_type)?),
         };
         let mut random = Random::new(None);
@@ -147,6 +150,17 @@ impl Leg {
             _ => {}
         }
         self.spacing.arrived(arrival, header.marker);
+        let (mut header, mut payload, mut format) = (header, payload, format);
+        if format.encoding == Encoding::Redundant {
+            let Some(newest) = self.read_redundant(header, payload, mix) else {
+                return false;
+            };
+            (header.payload_type, payload) = (newest.payload_type, newest.payload);
+            match mix.formats.of(header.payload_type) {
+                Some(of_block) => format = of_block,
+                None => return false,
+            }
+        }
         match format.encoding {
             Encoding::Event => {
                 self.keys.record(header.timestamp, header.marker, payload);
@@ -183,6 +197,23 @@ impl Leg {
         self.noise = 0;
         self.playout.insert(timestamp, samples);
         true
+    }
+
+    /// Records the keys in the older blocks of a redundant packet, and returns its newest block.
+    #[cold]
+    fn read_redundant<'a>(
+        &mut self,
+        header: Header,
+        payload: &'a [u8],
+        mix: Mix<'_>,
+    ) -> Option<redundancy::Block<'a>> {
+        redundancy::split(payload, |block| {
+            let of_block = mix.formats.of(block.payload_type);
+            if of_block.is_some_and(|it| it.encoding == Encoding::Event) {
+                let at = header.timestamp.wrapping_sub(block.age);
+                self.keys.record(at, false, block.payload);
+            }
+        })
     }
 
     /// Sends in another format from now on.

@@ -414,6 +414,7 @@ impl Launcher<'_> {
             format,
             raw: self.plan.raw,
             rtcp: session.rtcp,
+            rtcp_at: session.rtcp_at.map(|to| (session.address, to)),
             cname: Arc::clone(&self.cname),
             keys: self
                 .plan

@@ -14,6 +14,7 @@ use crate::stream::sink::Sink;
 use creel_media::control::Flow;
 use creel_media::leaky::Sender;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 thread_local! {
@@ -43,6 +44,8 @@ pub(super) struct Layout {
     /// Whether to send bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
+    /// The client that has another address for reports, and that address.
+    pub(super) rtcp_at: Option<(SocketAddr, SocketAddr)>,
     pub(super) cname: Arc<str>,
     /// The keys to press at the beginning, and their payload type.
     pub(super) keys: Option<(u8, Arc<str>)>,
@@ -176,7 +179,7 @@ impl RtpSink {
             if !delays.is_empty() && !ends {
                 report.extend(xr::of_sender(ssrc, &delays));
             }
-            outbox.report(&report, clients, self.layout.rtcp);
+            outbox.report(&report, clients, self.layout.rtcp, self.layout.rtcp_at);
         }
     }
 

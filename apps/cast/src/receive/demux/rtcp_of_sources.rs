@@ -19,9 +19,9 @@ pub(in crate::receive) struct PendingRtcp {
     reported: Reported,
 }
 
-/// A hash function for SSRCs, which are random already.
+/// A hash function for SSRCs, which are random already, and for addresses.
 #[derive(Debug, Default)]
-pub(super) struct SsrcHasher(u64);
+pub(in crate::receive) struct SsrcHasher(u64);
 
 impl Hasher for SsrcHasher {
     fn finish(&self) -> u64 {
@@ -32,9 +32,26 @@ impl Hasher for SsrcHasher {
         bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
     }
 
+    #[inline]
+    fn write_u16(&mut self, number: u16) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
     fn write_u32(&mut self, number: u32) {
-        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         self.0 ^= self.0 >> 32;
+    }
+
+    #[inline]
+    fn write_u128(&mut self, number: u128) {
+        self.write_u64(number as u64);
+        self.write_u64((number >> 64) as u64);
     }
 }
 

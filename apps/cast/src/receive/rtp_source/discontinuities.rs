@@ -74,18 +74,46 @@ impl RtpSource {
     ///
     /// Timestamps grow by one step per packet, or by the time for which the sender was silent. A
     /// jump is anything else: a timestamp of the past, one that is further ahead than both, or a
-    /// difference of more than [`TIMESTAMP_JUMP`] between the timestamps and the arrival times.
+    /// difference of more than [`TIMESTAMP_JUMP`] between the timestamps and the arrival times. It
+    /// is also a jump if two packets of sound have the same timestamp, because they cannot be played
+    /// at the same time.
     #[inline]
-    pub(super) fn is_jump(&self, distance: i32, ahead: u16, arrival: u64, format: Format) -> bool {
+    pub(super) fn is_jump(
+        &self,
+        packet: &Packet<'_>,
+        distance: i32,
+        ahead: u16,
+        format: Format,
+    ) -> bool {
         let expected = i64::from(self.step) * i64::from(ahead);
         let ticks = i64::from(distance);
-        let is_usual = ticks >= 0 && ticks <= expected;
+        let is_usual = ticks > 0 && ticks <= expected;
         let before = self.stats.last();
-        let passed = arrival as i64 - before as i64;
+        let passed = packet.times.arrived as i64 - before as i64;
         if before == 0 || is_usual && passed < TIMESTAMP_JUMP {
             return false;
         }
-        self.is_unusual_jump(ticks, expected, passed, format)
+        match ticks == 0 && passed < TIMESTAMP_JUMP {
+            true => self.is_repeated(packet, ahead, format),
+            false => self.is_unusual_jump(ticks, expected, passed, format),
+        }
+    }
+
+    /// Returns whether two packets in a row are sounds that have the same timestamp. Frames of a
+    /// video consist of several such packets, and packets that only have padding are not sounds.
+    #[cold]
+    fn is_repeated(&self, packet: &Packet<'_>, ahead: u16, format: Format) -> bool {
+        let is_sound = matches!(
+            format.encoding,
+            Encoding::L16
+                | Encoding::L24
+                | Encoding::Pcmu
+                | Encoding::Pcma
+                | Encoding::G722
+                | Encoding::Opus
+        );
+        let is_empty = packet.payload.is_empty() && packet.missing == 0;
+        is_sound && ahead == 1 && !is_empty && self.step > 0
     }
 
     #[cold]

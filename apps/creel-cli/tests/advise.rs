@@ -47,6 +47,18 @@ fn a_program_that_is_best_as_it_is_is_left_alone() {
 }
 
 #[test]
+fn a_program_without_another_setting_runs_once() {
+    // With one CPU, there is nothing to change about this program.
+    let cpu = creel_topology::affinity::current().unwrap().first();
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.unwrap().to_string(), CREEL, "advise"]);
+    let out = command.args(["--budget", "1s", "true"]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert!(text.contains("best: as it is"), "{text}");
+}
+
+#[test]
 fn failures_are_reported() {
     let (code, _, err) = advise(&["--budget", "1s", "false"]);
     assert!(code == Some(1) && err.contains("exit code 1"), "{err}");

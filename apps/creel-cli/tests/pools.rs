@@ -124,8 +124,13 @@ fn pool_workers_are_reported() {
     assert_eq!(pool["pid"], running.child.id());
     let items = |worker: usize| pool["workers"][worker]["loop_items"].as_u64().unwrap();
     // The counts are from half a second with a loop every few milliseconds, and exclude earlier
-    // loops.
-    assert!((1000..1_000_000).contains(&(items(0) + items(1))), "{json}");
+    // loops. On a busy machine there are few loops, and with one CPU the caller runs them alone.
+    let cpus = creel_topology::affinity::current().unwrap().len();
+    let least = u64::from(cpus > 1);
+    assert!(
+        (least..1_000_000).contains(&(items(0) + items(1))),
+        "{json}"
+    );
     let text = top(&running, &[]);
     assert!(text.contains("pool seen: 2 workers"), "{text}");
     let unseen = Running::start("off", &[]);

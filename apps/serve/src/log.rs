@@ -1,10 +1,10 @@
 //! The access log. Its own thread writes one line of JSON per answer.
 //!
-//! The log is bounded and never delays a request. If the disk is too slow, lines are dropped and
-//! counted. During shutdown we wait for the last lines for at most a second and drop the rest.
+//! The log is bounded and never delays a request. If the disk is too slow or full, lines are dropped
+//! and counted. The first error of the file is reported on stderr, and so is its end. During shutdown we wait for the last lines for at most a second and drop the rest.
 
 use std::fs::OpenOptions;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 #[cfg(unix)]
 use std::os::unix::fs::FileTypeExt;
@@ -15,11 +15,14 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use creel::channel::bounded;
+use creel_console::output;
 use serde::Serialize;
 
 use crate::metrics::Metrics;
 
 const QUEUE_MAX: usize = 8192;
+/// The number of bytes after which we write, even if more lines are queued.
+const WRITE_MAX: usize = 64 << 10;
 /// How long we wait for the last lines during shutdown. We need a limit because a pipe may have no
 /// reader.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -98,10 +101,14 @@ impl AccessLog {
         let (sender, lines) = bounded::channel(QUEUE_MAX);
         let (done_sender, done) = mpsc::channel::<()>();
         let thread = thread::Builder::new().name("access-log".into());
-        let counted = Arc::clone(&metrics);
+        let state = State {
+            name: path.display().to_string(),
+            has_failed: false,
+            metrics: Arc::clone(&metrics),
+        };
         thread.spawn(move || {
             let _done_sender = done_sender;
-            write(&lines, BufWriter::new(out), &counted);
+            write(&lines, out, state);
         })?;
         Ok(AccessLog {
             lines: Some(sender),
@@ -130,19 +137,61 @@ impl Drop for AccessLog {
     }
 }
 
-/// Writes lines until all senders are gone. Flushes when no further line is queued.
-fn write(lines: &bounded::Receiver<LogEntry>, mut out: impl Write, metrics: &Metrics) {
-    while let Ok(line) = lines.recv_blocking() {
-        let mut next = Some(line);
-        while let Some(line) = next {
-            let written = serde_json::to_writer(&mut out, &line).map_err(io::Error::from);
-            if written.and_then(|()| out.write_all(b"\n")).is_err() {
-                metrics.log_dropped.fetch_add(1, Relaxed);
+/// The state of the file.
+struct State {
+    name: String,
+    /// Whether the last attempt to write has failed.
+    has_failed: bool,
+    metrics: Arc<Metrics>,
+}
+
+impl State {
+    /// Records the result of writing some lines, and reports a change.
+    fn written(&mut self, lines: u64, result: &io::Result<()>) {
+        match result {
+            Ok(()) if self.has_failed => {
+                output::note(&format!(
+                    "creel-serve: the access log {} can be written again\n",
+                    self.name
+                ));
             }
-            next = lines.try_recv().ok();
+            Err(error) if !self.has_failed => {
+                output::note(&format!(
+                    "creel-serve: cannot write the access log {}: {error}\n",
+                    self.name
+                ));
+            }
+            _ => {}
         }
-        if out.flush().is_err() {
-            metrics.log_dropped.fetch_add(1, Relaxed);
+        self.has_failed = result.is_err();
+        if self.has_failed {
+            self.metrics.log_dropped.fetch_add(lines, Relaxed);
         }
+    }
+}
+
+/// Writes lines until all senders are gone, as many at once as are queued and fit into
+/// [`WRITE_MAX`]. A failed write drops its lines.
+fn write(lines: &bounded::Receiver<LogEntry>, mut out: impl Write, mut state: State) {
+    let mut text = Vec::new();
+    while let Ok(line) = lines.recv_blocking() {
+        if state.has_failed {
+            // The failed write may have left half a line.
+            text.push(b'\n');
+        }
+        let (mut next, mut count) = (Some(line), 0);
+        while let Some(line) = next {
+            // Writing to a vector cannot fail, and a line has only texts and numbers.
+            let _ = serde_json::to_writer(&mut text, &line);
+            text.push(b'\n');
+            count += 1;
+            next = match text.len() < WRITE_MAX {
+                true => lines.try_recv().ok(),
+                false => None,
+            };
+        }
+        let result = out.write_all(&text).and_then(|()| out.flush());
+        state.written(count, &result);
+        text.clear();
     }
 }

@@ -13,6 +13,9 @@ const ROUNDS_LEAST: usize = 4;
 const ROUNDS_MOST: usize = 40;
 /// Settings whose times differ by less than this factor count as equally fast.
 const EQUAL: f64 = 1.03;
+/// A setting is slower beyond doubt if its fastest run takes this factor longer than the slowest run
+/// of another. With two or three runs, the interval of a ratio is too wide to show even that.
+const CLEAR: f64 = 2.0;
 /// A cheaper setting is worth a change only if it saves this share of the CPU time.
 const SAVES: f64 = 0.1;
 /// What it saves must also be this share of a CPU. A program that mostly sleeps uses almost no CPU
@@ -49,6 +52,13 @@ impl Runs {
     /// Returns the ratio of the wall times to those of `base`, round by round.
     pub fn ratio(&self, base: &Runs) -> Option<Ratio> {
         Ratio::of(&base.walls(), &self.walls())
+    }
+
+    /// Returns whether every run is much slower than every run of `other`.
+    fn is_clearly_slower(&self, other: &Runs) -> bool {
+        let fastest = self.walls().into_iter().fold(f64::INFINITY, f64::min);
+        let slowest = other.walls().into_iter().fold(0.0, f64::max);
+        self.costs.len() > 1 && other.costs.len() > 1 && fastest > CLEAR * slowest
     }
 
     /// Returns whether it costs less CPU time than `other`, by enough to matter and beyond noise.
@@ -89,6 +99,10 @@ pub fn prune(all: &mut [Runs], keep: usize) {
 pub fn is_decided(all: &[Runs]) -> bool {
     let open = || all.iter().filter(|runs| !runs.is_dropped);
     let rounds = open().map(|runs| runs.costs.len()).min().unwrap_or(0);
+    if rounds == 0 {
+        // Even a single setting runs once, because the report has its cost.
+        return open().next().is_none();
+    }
     if open().count() <= 1 || rounds >= ROUNDS_MOST {
         return true;
     }
@@ -108,7 +122,9 @@ pub fn best(all: &[Runs]) -> usize {
     let first = fastest(all);
     let is_equal = |i: &usize| {
         let is_equal = |ratio: Ratio| {
-            let is_in_doubt = *i == 0 && ratio.low.is_some_and(|low| low <= 1.0);
+            let is_in_doubt = *i == 0
+                && ratio.low.is_some_and(|low| low <= 1.0)
+                && !all[0].is_clearly_slower(&all[first]);
             ratio.geometric_mean <= EQUAL || is_in_doubt
         };
         all[*i].ratio(&all[first]).is_some_and(is_equal)
@@ -180,6 +196,13 @@ mod tests {
         let ratio = other.ratio(&own).unwrap();
         assert!(ratio.geometric_mean < 0.91 && ratio.high.unwrap() > 1.0);
         assert_eq!(best(&[own.clone(), other]), 0);
+        // Two long runs with a wide interval are enough if the difference is large.
+        let mut long = measured([2.7, 1.1, 0.0, 0.0, 0.0], [1.0; 5]);
+        let mut short = measured([0.11, 0.12, 0.0, 0.0, 0.0], [1.0; 5]);
+        long.costs.truncate(2);
+        short.costs.truncate(2);
+        assert!(long.ratio(&short).unwrap().low.unwrap() < 1.0);
+        assert_eq!(best(&[long, short]), 1);
         let faster = measured([0.5, 0.5, 0.7, 0.5, 0.7], [1.0; 5]);
         assert_eq!(best(&[own, faster]), 1);
     }
@@ -213,5 +236,6 @@ mod tests {
         few[0].costs.truncate(1);
         prune(&mut few, 0);
         assert!(is_decided(&few) && best(&few) == 0);
+        assert!(!is_decided(&[Runs::default()]), "it has not run");
     }
 }

@@ -99,7 +99,7 @@ fn print(measured: &[Measured], args: &MeasureArgs, common: &Common, verbose: bo
                 Order::MeanTime => report::text(&store::by_time(measured), args.markdown)?,
             }
             if let Some(reason) = missing_energy.filter(|_| verbose) {
-                eprintln!("creel: {reason}");
+                output::note(&format!("creel: {reason}\n"));
             }
         }
     }

@@ -21,7 +21,7 @@
 use super::{args::Where, counters::Counters, sample::Sample};
 use crate::{process::descendants, run::exec::start_failure};
 use anyhow::{Context, Result, bail};
-use creel_console::{energy::Meter, exit_of};
+use creel_console::{energy::Meter, exit_of, output};
 use creel_topology::{CpuSet, affinity};
 use nix::{
     errno::Errno,
@@ -423,12 +423,12 @@ impl TreeMonitor {
 fn report_lingering(linger_s: f64) {
     let alive = descendants(std::process::id());
     let names: Vec<String> = alive.iter().take(3).map(|&pid| name(pid)).collect();
-    eprintln!(
+    output::note(&format!(
         "creel: the command has ended, but it has left {} running ({}); creel ends what is left \
-         {linger_s} s after the command (--linger)",
+         {linger_s} s after the command (--linger)\n",
         processes(alive.len()),
         names.join(", ")
-    );
+    ));
 }
 
 /// Formats a number of processes.

@@ -1,7 +1,7 @@
 //! Replaces this process by another program, with the inherited signal dispositions and signal
 //! mask.
 
-use super::program;
+use super::executable;
 use crate::inherited;
 use creel_console::{Exit, Failure};
 use nix::errno::Errno;
@@ -40,7 +40,9 @@ pub fn replace(
     };
     inherited::restore();
     match execute(path, words) {
-        Errno::ENOEXEC => execute(Path::new(SHELL), &for_shell(path, words)),
+        Errno::ENOEXEC if !executable::is_binary(path) => {
+            execute(Path::new(SHELL), &for_shell(path, words))
+        }
         error => error,
     }
 }
@@ -49,28 +51,29 @@ pub fn replace(
 /// something does not exist, and 126 otherwise.
 pub fn failure(path: &Path, error: Errno) -> Failure {
     let program = path.display();
-    match program::missing_interpreter(path).filter(|_| error == Errno::ENOENT) {
-        Some(missing) => Failure::new(
-            Exit::NotFound,
-            format!(
-                "cannot run {program}: the file exists, but its interpreter {} does not",
-                missing.display()
-            ),
-        ),
-        None if error == Errno::ENOENT => {
-            Failure::new(Exit::NotFound, format!("cannot run {program}: {error}"))
+    // The kernel returns the error of an interpreter as if it were that of the program.
+    let fault = executable::interpreter_fault(path)
+        .filter(|_| matches!(error, Errno::ENOENT | Errno::EACCES | Errno::ELOOP));
+    let code = match (&fault, error) {
+        (Some(fault), _) if fault.is_missing => Exit::NotFound,
+        (None, Errno::ENOENT) => Exit::NotFound,
+        _ => Exit::NotExecutable,
+    };
+    let why = match (fault, error) {
+        (Some(fault), _) => format!("the file exists, but {}", fault.why),
+        (None, Errno::ENOEXEC) => {
+            "this system cannot execute the file: it is for another kind of processor or damaged"
+                .into()
         }
-        None => Failure::new(
-            Exit::NotExecutable,
-            format!("cannot run {program}: {error}"),
-        ),
-    }
+        (None, error) => error.to_string(),
+    };
+    Failure::new(code, format!("cannot run {program}: {why}"))
 }
 
 /// Explains why starting a command failed, with the exit codes of [`failure`]. `program` is its first
 /// word.
 pub fn start_failure(program: &OsStr, error: &io::Error) -> anyhow::Error {
-    match program::find(program) {
+    match executable::find(program) {
         Ok(path) => {
             let code = error.raw_os_error().unwrap_or(0);
             failure(&path, Errno::from_raw(code)).into()

@@ -1,8 +1,8 @@
 //! A plan as text, JSON or CSV.
 
 use super::{knob::KnobKind, plan::Plan};
-use creel_console::Format;
 use creel_console::document::{BudgetFields, SCHEMA};
+use creel_console::{Format, output};
 use serde::Serialize;
 use std::{ffi::OsString, fmt::Write};
 
@@ -11,9 +11,9 @@ pub fn to_stderr(plan: &Plan, command: &[OsString], format: Format) -> serde_jso
     match format {
         Format::Json => {
             let json = serde_json::to_string(&Document::new(plan, command))?;
-            eprintln!("{json}");
+            output::note(&format!("{json}\n"));
         }
-        Format::Text | Format::Csv => eprint!("{}", explain(plan)),
+        Format::Text | Format::Csv => output::note(&explain(plan)),
     }
     Ok(())
 }
@@ -29,6 +29,9 @@ pub fn explain(plan: &Plan) -> String {
     line("program:", format!("{path}: {}", plan.program.because));
     line("usable:", workers(plan));
     match &plan.mask {
+        Some(mask) if Some(mask) == plan.program.cpus.as_ref() => {
+            line("mask:", format!("{mask}, to which a wrapper narrows it"));
+        }
         Some(mask) => line("mask:", format!("{mask}, as you have asked for")),
         None => line("mask:", "unchanged".into()),
     }

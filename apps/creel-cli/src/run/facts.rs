@@ -45,6 +45,8 @@ pub enum Preload {
     Privileged,
     /// The program is for another processor or word size. Its loader would print an error.
     Foreign,
+    /// The program has another root folder, in which its loader would not find the library.
+    OtherRoot,
     /// The loader is not one of glibc or musl, so we do not know how it handles the library.
     UnknownLoader,
 }
@@ -59,6 +61,9 @@ impl Preload {
                 Some("this program runs with the rights of another user, so its loader ignores it")
             }
             Preload::Foreign => Some("this program is for another kind of processor than creel"),
+            Preload::OtherRoot => {
+                Some("this program starts in another root folder, without the library")
+            }
             Preload::UnknownLoader => Some("the loader of this program is unknown to creel"),
         }
     }
@@ -66,7 +71,10 @@ impl Preload {
     /// Returns whether setting the variable is safe. The loader of another architecture prints an
     /// error for each program, and an unknown loader may end the program.
     pub fn is_harmless(self) -> bool {
-        !matches!(self, Preload::Foreign | Preload::UnknownLoader)
+        !matches!(
+            self,
+            Preload::Foreign | Preload::OtherRoot | Preload::UnknownLoader
+        )
     }
 }
 

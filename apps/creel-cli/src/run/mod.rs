@@ -2,6 +2,7 @@
 
 mod elf;
 pub(crate) mod exec;
+mod executable;
 mod explain;
 pub(crate) mod export;
 mod facts;
@@ -172,10 +173,10 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
     if let Some(target) = args.export {
         let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
-            eprintln!(
-                "creel: there is nothing to export: {}",
+            output::note(&format!(
+                "creel: there is nothing to export: {}\n",
                 plan.notes.join("; ")
-            );
+            ));
         }
         output::text(&lines)?;
         return Ok(Exit::Done);
@@ -193,15 +194,15 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
     if explain && !common.quiet {
         explain::to_stderr(&plan, &args.command, common.format)?;
     } else if plan.budget.is_none() && !common.quiet {
-        eprintln!("creel: {}", plan.notes.join("; "));
+        output::note(&format!("creel: {}\n", plan.notes.join("; ")));
     } else if let Some(Err(reason)) = &request.shim
         && !common.quiet
     {
-        eprintln!("creel: {reason}");
+        output::note(&format!("creel: {reason}\n"));
     } else if let (true, Some(obstacle)) = (args.shim, plan.program.preload.obstacle())
         && !common.quiet
     {
-        eprintln!("creel: --shim has no effect: {obstacle}");
+        output::note(&format!("creel: --shim has no effect: {obstacle}\n"));
     }
     if args.watch {
         let watch = watch::Watch {

@@ -13,6 +13,7 @@ use creel_console::{Exit, Failure};
 use creel_topology::{
     Budget, CpuSet, Layout, LimitKind, Machine, Placement, Rounding, affinity, place,
 };
+use nix::errno::Errno;
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
 /// The variable with which an outer `creel run` passes its number of workers to a nested `creel
@@ -86,7 +87,14 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
             return Ok(unchanged(program, note));
         }
     };
-    let mask = mask(&machine, request)?;
+    let mask = match (mask(&machine, request)?, &program.cpus) {
+        // A wrapper narrows the mask of the program, so we count only these CPUs. Narrowing our own
+        // mask has no other effect, because the wrapper sets the mask of the program again.
+        (None, Some(cpus)) if cpus.is_subset(machine.allowed()) && cpus != machine.allowed() => {
+            Some(cpus.clone())
+        }
+        (mask, _) => mask,
+    };
     // The mask changes the budget. Therefore we set it now, and see the machine as the program
     // will.
     let mut unset = None;
@@ -469,7 +477,13 @@ impl Plan {
 
     /// Replaces this process by the program. Returns only if that fails.
     pub fn exec(&self, command: &[OsString]) -> anyhow::Error {
-        let error = exec::replace(&self.program.path, &self.command(command), self.variables());
+        let path = &self.program.path;
+        let error = match exec::replace(path, &self.command(command), self.variables()) {
+            // Our settings do not fit into the space for arguments and variables. The program must
+            // start nevertheless.
+            Errno::E2BIG => exec::replace(path, command, std::iter::empty()),
+            error => error,
+        };
         exec::failure(&self.program.path, error).into()
     }
 }

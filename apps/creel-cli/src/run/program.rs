@@ -1,24 +1,26 @@
 //! Finds out which program and which runtime a command will start, before we start it.
 
 use super::{
+    executable::{find, find_below, head},
     facts::{self, Facts, Preload},
     runtime::{Runtime, by_name, is_versioned},
-    shell,
+    shell::{self, ShellInput},
     variables::Variables,
     wrappers,
 };
 use anyhow::Result;
 use creel_console::{Exit, Failure};
+use creel_topology::CpuSet;
 use std::{
     ffi::{OsStr, OsString},
     fs::File,
     io::Read,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
-/// The largest number of wrappers, scripts and shells that we follow. For interpreters, the limit
-/// of the kernel is 5.
+/// The largest number of scripts and shells that we follow. For interpreters, the limit of the
+/// kernel is 5.
 const DEPTH_MAX: usize = 8;
 /// The number of bytes of a script that we search for commands.
 const SCRIPT_MAX: u64 = 64 << 10;
@@ -43,6 +45,8 @@ pub struct Program {
     pub variables: Variables,
     /// Whether a preloaded library has an effect on the program.
     pub preload: Preload,
+    /// The CPUs to which a wrapper narrows the mask, if we know them.
+    pub cpus: Option<CpuSet>,
     pub notes: Vec<String>,
 }
 
@@ -57,6 +61,9 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
         inspection.runtimes.push(Runtime::Unknown);
     }
     inspection.words.extend_from_slice(&command[1..]);
+    if inspection.root.is_some() {
+        inspection.preload = Preload::OtherRoot;
+    }
     Ok(Program {
         path,
         words: inspection.words,
@@ -65,6 +72,7 @@ pub fn identify(command: &[OsString]) -> Result<Program> {
         arguments_at: inspection.arguments_at,
         variables: inspection.variables,
         preload: inspection.preload,
+        cpus: inspection.cpus,
         notes: inspection.notes,
     })
 }
@@ -79,6 +87,7 @@ pub fn assumed(command: &[OsString], runtime: Runtime) -> Program {
         words: command[1..].to_vec(),
         variables: Variables::default(),
         preload: Preload::Loaded,
+        cpus: None,
         notes: Vec::new(),
     }
 }
@@ -92,6 +101,9 @@ struct Inspection {
     words: Vec<OsString>,
     variables: Variables,
     preload: Preload,
+    cpus: Option<CpuSet>,
+    /// The folder that a wrapper makes the root of the program.
+    root: Option<PathBuf>,
     notes: Vec<String>,
 }
 
@@ -107,25 +119,92 @@ impl Inspection {
         depth: usize,
     ) {
         if depth >= DEPTH_MAX {
+            self.because
+                .push("whose scripts are nested too deeply".into());
             return;
         }
+        let (mut path, mut at, mut arguments_at) = (path.to_owned(), at, arguments_at);
+        // Each wrapper takes at least one word, so this ends.
+        while let Some(unwrapped) = wrappers::unwrap_one(&command[at..]) {
+            let wrapper = name(&path);
+            self.notes.extend(unwrapped.note);
+            self.variables.then(unwrapped.variables);
+            self.narrow(unwrapped.cpus);
+            if let Some(root) = unwrapped.root {
+                self.change_root(Path::new(&command[at + root]));
+            }
+            at += unwrapped.at;
+            if let Some(line) = unwrapped.line {
+                let rest = command.get(at..).unwrap_or_default();
+                let words: Vec<_> = line.iter().chain(rest).cloned().collect();
+                if let Some(first) = words.first()
+                    && let Some(inner) = self.find(&wrapper, first)
+                {
+                    self.because.push(format!("{wrapper} starts"));
+                    self.words.extend_from_slice(&words[1..]);
+                    self.command(&words, &inner, 0, None, depth + 1);
+                }
+                return;
+            }
+            let Some(inner) = self.find(&wrapper, &command[at]) else {
+                return;
+            };
+            self.because.push(format!("{wrapper} starts"));
+            path = inner;
+            arguments_at = arguments_at.map(|first| first + unwrapped.at);
+        }
         let own = &command[at..];
-        if let Some(unwrap_one) = wrappers::unwrap_one(own)
-            && let Some(inner) = wrapped(path, &own[unwrap_one.at])
-        {
-            self.because.push(format!("{} starts", name(path)));
-            self.notes.extend(unwrap_one.note);
-            self.variables.then(unwrap_one.variables);
-            let next = arguments_at.map(|at| at + unwrap_one.at);
-            return self.command(command, &inner, at + unwrap_one.at, next, depth + 1);
+        match shell::input(own).filter(|_| is_shell(&path)) {
+            Some(ShellInput::Line(at)) => {
+                self.because.push(format!("{} -c", name(&path)));
+                let line = own[at].to_string_lossy().into_owned();
+                self.script(&line, &own[at + 1..], depth + 1);
+            }
+            Some(ShellInput::File(at)) if Path::new(&own[at]).is_file() => {
+                self.because.push(format!("{} runs a script", name(&path)));
+                self.shell_script(Path::new(&own[at]), &own[at..], depth + 1);
+            }
+            _ => self.file(own, &path, arguments_at, depth),
         }
-        if is_shell(path)
-            && let Some(script) = script_argument(own)
-        {
-            self.because.push(format!("{} -c", name(path)));
-            return self.script(&script, &own[1..], depth + 1);
+    }
+
+    /// Finds the program that a wrapper starts, or notes that it is not there.
+    fn find(&mut self, wrapper: &str, program: &OsStr) -> Option<PathBuf> {
+        let found = match &self.root {
+            Some(root) => find_below(root, program),
+            None => find(program).ok(),
+        };
+        // In a small container, the applet is only inside of its wrapper.
+        let applet = || {
+            let has_applets = ["busybox", "toybox"].contains(&wrapper);
+            has_applets.then(|| PathBuf::from(program))
+        };
+        let found = found.or_else(applet);
+        if found.is_none() {
+            let program = program.display();
+            self.because.push(format!(
+                "{wrapper} starts {program}, which creel cannot find"
+            ));
         }
-        self.file(own, path, arguments_at, depth);
+        found
+    }
+
+    /// Notes that a wrapper narrows the mask.
+    fn narrow(&mut self, cpus: Option<CpuSet>) {
+        self.cpus = match (self.cpus.take(), cpus) {
+            (Some(outer), Some(inner)) => Some(&outer & &inner),
+            (outer, inner) => outer.or(inner),
+        };
+    }
+
+    /// Looks for the next programs below another root folder.
+    fn change_root(&mut self, root: &Path) {
+        let root = match &self.root {
+            Some(outer) => outer.join(root.strip_prefix("/").unwrap_or(root)),
+            None => root.to_owned(),
+        };
+        let is_ours = root.canonicalize().is_ok_and(|root| root == Path::new("/"));
+        self.root = (!is_ours).then_some(root);
     }
 
     /// Inspects the file of the program, and follows the interpreters that it names.
@@ -158,9 +237,9 @@ impl Inspection {
             }
             // Additional arguments would go to the script and not to the runtime.
             arguments_at = None;
-            match find(interpreter.as_os_str()) {
-                Ok(found) => inspected = found,
-                Err(_) => return,
+            match self.find(&name(&inspected), interpreter.as_os_str()) {
+                Some(found) => inspected = found,
+                None => return,
             }
         }
     }
@@ -222,11 +301,12 @@ impl Inspection {
         let (alone, variables) = (chosen.len() == 1, self.variables.clone());
         for words in chosen.into_iter().take(COMMANDS_MAX) {
             let words = &words[usize::from(words[0] == "exec")..];
-            let words = match words.first().map(String::as_str) {
-                // This script is an entry point that executes its arguments.
-                Some("$@") => own.get(1..).unwrap_or_default().to_vec(),
-                _ => words.iter().map(OsString::from).collect(),
-            };
+            // An entry point executes its arguments, often inside of a wrapper.
+            let words = words.iter().flat_map(|word| match word.as_str() {
+                "$@" => own.get(1..).unwrap_or_default().to_vec(),
+                word => vec![word.into()],
+            });
+            let words: Vec<OsString> = words.collect();
             if let Some(first) = words.first()
                 && let Ok(path) = find(first)
             {
@@ -244,92 +324,6 @@ impl Inspection {
         }
         self.runtimes.push(Runtime::Shell);
     }
-}
-
-/// Finds the program that a wrapper starts.
-fn wrapped(wrapper: &Path, program: &OsStr) -> Option<PathBuf> {
-    let has_applets = ["busybox", "toybox"].contains(&name(wrapper).as_str());
-    match find(program) {
-        Ok(found) => Some(found),
-        // In a small container, the applet is only inside of its wrapper.
-        Err(_) => has_applets.then(|| PathBuf::from(program)),
-    }
-}
-
-/// Returns the script of `sh -c SCRIPT`. Other options may precede `-c` or share its word.
-fn script_argument(command: &[OsString]) -> Option<String> {
-    let mut words = command[1..].iter();
-    let is_c = |word: &OsStr| {
-        let bytes = word.as_bytes();
-        bytes.starts_with(b"-") && !bytes.starts_with(b"--") && bytes.contains(&b'c')
-    };
-    let dash = words.find(|word| is_c(word) || !word.as_bytes().starts_with(b"-"))?;
-    let script = is_c(dash).then(|| words.next()).flatten()?;
-    Some(script.to_string_lossy().into_owned())
-}
-
-/// Finds a command in `PATH`.
-///
-/// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if
-/// it cannot be executed.
-pub fn find(command: &OsStr) -> Result<PathBuf> {
-    let fail = |code, reason: &str| {
-        let text = match command.is_empty() {
-            true => reason.to_owned(),
-            false => format!("cannot run {}: {reason}", command.display()),
-        };
-        Err(anyhow::Error::from(Failure::new(code, text)))
-    };
-    if command.is_empty() {
-        return fail(Exit::NotFound, "cannot run a program with an empty name");
-    }
-    if command.as_bytes().contains(&b'/') {
-        let path = PathBuf::from(command);
-        return match is_executable(&path) {
-            Some(true) => Ok(path),
-            Some(false) => fail(Exit::NotExecutable, "it is not an executable file"),
-            None => fail(Exit::NotFound, "there is no such program"),
-        };
-    }
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-    let mut found = std::env::split_paths(&folders).map(|folder| folder.join(command));
-    match found.find(|path| is_executable(path) == Some(true)) {
-        Some(path) => Ok(path),
-        None => fail(Exit::NotFound, "there is no such program in PATH"),
-    }
-}
-
-/// Returns the interpreter that a program needs and that does not exist: the program in the `#!`
-/// line of a script, or the loader that an ELF file names.
-///
-/// The kernel returns the error of the interpreter as if it were that of the program.
-pub fn missing_interpreter(path: &Path) -> Option<PathBuf> {
-    let head = head(path);
-    let interpreter = match head.strip_prefix(b"#!") {
-        Some(line) => {
-            let line = line.split(|&b| b == b'\n').next()?;
-            let mut words = line.split(|b| b.is_ascii_whitespace());
-            PathBuf::from(OsStr::from_bytes(words.find(|word| !word.is_empty())?))
-        }
-        None => facts::loader(path)?,
-    };
-    (!interpreter.exists()).then_some(interpreter)
-}
-
-/// Returns whether the file is executable, or `None` if it does not exist.
-fn is_executable(path: &Path) -> Option<bool> {
-    let data = path.metadata().ok()?;
-    Some(data.is_file() && data.permissions().mode() & 0o111 != 0)
-}
-
-/// Returns the start of the file. It is empty if the file is executable but not readable.
-fn head(path: &Path) -> Vec<u8> {
-    let mut head = Vec::new();
-    if let Ok(file) = File::open(path) {
-        // After an error, we use the bytes that we have.
-        let _ = file.take(256).read_to_end(&mut head);
-    }
-    head
 }
 
 fn text(script: &Path) -> String {
@@ -456,17 +450,5 @@ mod tests {
         );
         assert_eq!(named("#!\n"), None);
         assert_eq!(named("\x7fELF"), None);
-    }
-
-    #[test]
-    fn the_script_of_sh_c_is_found() {
-        let script = |words: &[&str]| {
-            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-            script_argument(&words)
-        };
-        assert_eq!(script(&["sh", "-c", "exec x"]), Some("exec x".into()));
-        assert_eq!(script(&["bash", "-e", "-uc", "x"]), Some("x".into()));
-        assert_eq!(script(&["sh", "file", "-c"]), None);
-        assert_eq!(script(&["bash", "--login"]), None);
     }
 }

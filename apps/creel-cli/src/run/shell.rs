@@ -3,6 +3,8 @@
 //! We parse simple commands only: words, quotes and the operators between commands. We do not know
 //! the values of variables and substitutions, so a word with one of them does not name a program.
 
+use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+
 /// Returns the simple commands of a script, each as its words without leading assignments.
 pub fn commands(script: &str) -> Vec<Vec<String>> {
     let mut all = vec![Vec::new()];
@@ -45,6 +47,51 @@ pub fn commands(script: &str) -> Vec<Vec<String>> {
     all
 }
 
+/// The index of the word with the input of a shell.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ShellInput {
+    /// The commands themselves, in `sh -c LINE`.
+    Line(usize),
+    /// A file with the commands, in `sh FILE`.
+    File(usize),
+}
+
+/// Finds the input in the command of a shell, or returns `None` if it reads its stdin.
+pub fn input(command: &[OsString]) -> Option<ShellInput> {
+    let mut words = command.iter().enumerate().skip(1);
+    let mut has_line = false;
+    loop {
+        let (at, word) = words.next()?;
+        let at = match word.as_bytes() {
+            b"--" | b"-" => words.next()?.0,
+            b"--rcfile" | b"--init-file" => {
+                words.next();
+                continue;
+            }
+            [b'-', b'-', ..] => continue,
+            [sign @ (b'-' | b'+'), letters @ ..] => {
+                has_line |= *sign == b'-' && letters.contains(&b'c');
+                if letters.contains(&b's') && !has_line {
+                    return None;
+                }
+                // The names of these options are the next words.
+                for _ in letters
+                    .iter()
+                    .filter(|&&letter| matches!(letter, b'o' | b'O'))
+                {
+                    words.next();
+                }
+                continue;
+            }
+            _ => at,
+        };
+        return Some(match has_line {
+            true => ShellInput::Line(at),
+            false => ShellInput::File(at),
+        });
+    }
+}
+
 fn without_assignments(words: Vec<String>) -> Vec<String> {
     let before = |word: &String| {
         let keyword = ["then", "do", "else", "!", "{", "if", "while"].contains(&word.as_str());
@@ -59,7 +106,7 @@ fn without_assignments(words: Vec<String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::commands;
+    use super::*;
 
     #[test]
     fn scripts_are_split_into_commands() {
@@ -75,5 +122,31 @@ mod tests {
         assert_eq!(commands(script), expected);
         assert!(commands("  # nothing\n;;").is_empty());
         assert_eq!(commands("exec \"$@\""), [["exec", "$@"]]);
+    }
+
+    #[test]
+    fn the_input_of_a_shell_is_found() {
+        let found = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            input(&words)
+        };
+        for (line, expected) in [
+            ("sh -c x", Some(ShellInput::Line(2))),
+            ("bash -e -uc x", Some(ShellInput::Line(3))),
+            ("bash -o pipefail -c x", Some(ShellInput::Line(4))),
+            ("bash -eo pipefail -c x", Some(ShellInput::Line(4))),
+            ("bash --norc -O extglob -c x", Some(ShellInput::Line(5))),
+            ("bash --rcfile f -c x", Some(ShellInput::Line(4))),
+            ("sh -c -e x", Some(ShellInput::Line(3))),
+            ("sh -c -- x", Some(ShellInput::Line(3))),
+            ("sh +e -c x", Some(ShellInput::Line(3))),
+            ("sh file -c", Some(ShellInput::File(1))),
+            ("sh -x -- file", Some(ShellInput::File(3))),
+            ("bash -s x", None),
+            ("bash --login", None),
+            ("sh", None),
+        ] {
+            assert_eq!(found(line), expected, "{line}");
+        }
     }
 }

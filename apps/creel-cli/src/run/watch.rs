@@ -12,7 +12,7 @@ use super::exec;
 use super::plan::{Plan, Request, budget_now};
 use crate::{inherited, pools, process};
 use anyhow::{Context, Result};
-use creel_console::Exit;
+use creel_console::{Exit, output};
 use nix::{
     errno::Errno,
     sys::{
@@ -109,11 +109,11 @@ impl Watch<'_> {
                 continue;
             }
             if !self.quiet {
-                eprintln!(
+                output::note(&format!(
                     "creel: limits have changed: usable workers: {now} instead of {known}, bound \
-                     by {}",
+                     by {}\n",
                     budget.bound_by()
-                );
+                ));
             }
             known = now;
             self.notify(now, pid, own);
@@ -127,9 +127,11 @@ impl Watch<'_> {
         let (resized, refused) = pools::resize(&pids, workers);
         if !self.quiet {
             if resized > 0 {
-                eprintln!("creel: resized pools of the program: {resized}");
+                output::note(&format!("creel: resized pools of the program: {resized}\n"));
             }
-            refused.iter().for_each(|why| eprintln!("creel: {why}"));
+            refused
+                .iter()
+                .for_each(|why| output::note(&format!("creel: {why}\n")));
         }
         let Some(line) = self.on_change else {
             return;
@@ -150,7 +152,9 @@ impl Watch<'_> {
         let finished = started.and_then(|mut line| line.wait());
         *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if !finished.is_ok_and(|status| status.success()) && !self.quiet {
-            eprintln!("creel: the command of --on-change failed: {line}");
+            output::note(&format!(
+                "creel: the command of --on-change failed: {line}\n"
+            ));
         }
     }
 }

@@ -1,181 +1,14 @@
 //! Wrappers are programs that only start another program, for example `env`, `nice`, `timeout` or
 //! the init of a container. We size the program that they start.
 //!
-//! Each row lists the options with a value in the next word, and the number of words before the
-//! program. Source: the manual pages of coreutils, findutils, util-linux, strace, sudo, doas, tini,
-//! dumb-init, numactl, libcgroup, s6, runit and fakeroot.
+//! The options of each wrapper are in [`table`].
+
+mod table;
 
 use super::variables::Variables;
+use creel_topology::CpuSet;
 use std::{ffi::OsString, path::Path};
-
-struct Wrapper {
-    name: &'static str,
-    /// The options whose value is the next word.
-    valued: &'static [&'static str],
-    /// The number of words of the wrapper before the program, without options.
-    operands: usize,
-    /// An effect of the wrapper that we cannot see, for a note.
-    note: &'static str,
-}
-
-const MASKS: &str = "narrows the mask after creel has counted the CPUs: put it before `creel run`";
-
-const fn row(
-    name: &'static str,
-    valued: &'static [&'static str],
-    operands: usize,
-    note: &'static str,
-) -> Wrapper {
-    Wrapper {
-        name,
-        valued,
-        operands,
-        note,
-    }
-}
-
-const GROUP: &str =
-    "changes the control group after creel has read its limits: put it before `creel run`";
-const ENVIRONMENT: &str =
-    "drops most variables, including those that creel sets: put it before `creel run`";
-
-const ROOT: &str = "starts the program in another root folder, where creel cannot look at it";
-
-const WRAPPERS: [Wrapper; 40] = [
-    row("nice", &["-n", "--adjustment"], 0, ""),
-    row("timeout", &["-k", "--kill-after", "-s", "--signal"], 1, ""),
-    row("nohup", &[], 0, ""),
-    row("setsid", &[], 0, ""),
-    row(
-        "stdbuf",
-        &["-i", "--input", "-o", "--output", "-e", "--error"],
-        0,
-        "",
-    ),
-    row("ionice", &["-c", "--class", "-n", "--classdata"], 0, ""),
-    row(
-        "chrt",
-        &[
-            "-T",
-            "--sched-runtime",
-            "-P",
-            "--sched-period",
-            "-D",
-            "--sched-deadline",
-        ],
-        1,
-        "",
-    ),
-    row("taskset", &[], 1, MASKS),
-    row("numactl", &["-i", "-N", "-m", "-C", "-p"], 0, MASKS),
-    row("time", &["-f", "--format", "-o", "--output"], 0, ""),
-    row("setarch", &[], 1, ""),
-    row("prlimit", &["-p", "--pid", "-o", "--output"], 0, ""),
-    row(
-        "strace",
-        &[
-            "-a", "-b", "-e", "-E", "-I", "-o", "-O", "-P", "-s", "-S", "-u", "-U", "-X",
-        ],
-        0,
-        "",
-    ),
-    row(
-        "xargs",
-        &["-a", "-d", "-E", "-I", "-L", "-n", "-P", "-s"],
-        0,
-        "",
-    ),
-    row(
-        "sudo",
-        &[
-            "-C", "-D", "-g", "-h", "-p", "-R", "-r", "-T", "-t", "-u", "-U",
-        ],
-        0,
-        ENVIRONMENT,
-    ),
-    row("doas", &["-C", "-u"], 0, ENVIRONMENT),
-    row("tini", &["-p", "-e"], 0, ""),
-    row("tini-static", &["-p", "-e"], 0, ""),
-    row("dumb-init", &["-r", "--rewrite"], 0, ""),
-    row("catatonit", &[], 0, ""),
-    row("gosu", &[], 1, ""),
-    row("su-exec", &[], 1, ""),
-    // Their next word is the name of an applet, which is often a wrapper or a shell itself.
-    row("busybox", &[], 0, ""),
-    row("toybox", &[], 0, ""),
-    row(
-        "setpriv",
-        &[
-            "--ambient-caps",
-            "--inh-caps",
-            "--bounding-set",
-            "--ruid",
-            "--euid",
-            "--rgid",
-            "--egid",
-            "--reuid",
-            "--regid",
-            "--groups",
-            "--securebits",
-            "--pdeathsig",
-            "--ptracer",
-            "--selinux-label",
-            "--apparmor-profile",
-            "--landlock-access",
-            "--landlock-rule",
-            "--seccomp-filter",
-        ],
-        0,
-        "",
-    ),
-    row(
-        "unshare",
-        &[
-            "-w",
-            "--wd",
-            "-S",
-            "--setuid",
-            "-G",
-            "--setgid",
-            "--propagation",
-            "--setgroups",
-        ],
-        0,
-        "",
-    ),
-    row("chroot", &[], 1, ROOT),
-    row("runuser", &["-u", "-g", "--group", "-G", "-s", "-w"], 0, ""),
-    row("choom", &["-n", "--adjust", "-p", "--pid"], 0, ""),
-    row("uclampset", &["-m", "-M", "-p", "--pid"], 0, ""),
-    row("linux32", &[], 0, ""),
-    row("linux64", &[], 0, ""),
-    row("i386", &[], 0, ""),
-    row("x86_64", &[], 0, ""),
-    row("cgexec", &["-g"], 0, GROUP),
-    row(
-        "flock",
-        &["-w", "--timeout", "--wait", "-E", "--conflict-exit-code"],
-        1,
-        "",
-    ),
-    row("fakeroot", &["-l", "-f", "-i", "-s", "-b"], 0, ""),
-    row(
-        "dbus-run-session",
-        &["--config-file", "--dbus-daemon"],
-        0,
-        "",
-    ),
-    row("s6-setuidgid", &[], 1, ""),
-    row(
-        "chpst",
-        &[
-            "-u", "-U", "-b", "-e", "-/", "-n", "-l", "-L", "-m", "-d", "-o", "-p", "-f", "-c",
-            "-t",
-        ],
-        0,
-        "",
-    ),
-];
+use table::{MASKS, WRAPPERS};
 
 /// The result of following a wrapper.
 #[derive(Debug, PartialEq, Eq)]
@@ -183,6 +16,13 @@ pub struct WrappedCommand {
     /// The index of the wrapped program in the command.
     pub at: usize,
     pub note: Option<String>,
+    /// The first words of the program, if one argument of the wrapper contains them all. `at` is
+    /// the index of the words after that argument.
+    pub line: Option<Vec<OsString>>,
+    /// The index of the folder that the wrapper makes the root of the program.
+    pub root: Option<usize>,
+    /// The CPUs to which the wrapper narrows the mask, if we know them.
+    pub cpus: Option<CpuSet>,
     /// The changes that the wrapper makes to the variables.
     pub variables: Variables,
 }
@@ -196,11 +36,12 @@ pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
     let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == name)?;
     let mut operands = wrapper.operands;
     let mut words = command.iter().enumerate().skip(1);
-    while let Some((at, word)) = words.next() {
-        let word = word.to_str()?;
+    let mut at = loop {
+        let (at, word) = words.next()?;
+        // A word that is not UTF-8 is a path and not an option.
+        let word = word.to_str().unwrap_or("path");
         if word == "--" {
-            let at = at + 1 + operands;
-            return (at < command.len()).then(|| found(name, at, wrapper.note));
+            break at + 1 + operands;
         }
         let option = word.starts_with('-') && word.len() > 1;
         let assignment = name == "sudo" && word.contains('=');
@@ -209,10 +50,65 @@ pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
         } else if operands > 0 && !option {
             operands -= 1;
         } else if !option && !assignment {
-            return Some(found(name, at, wrapper.note));
+            break at;
         }
+    };
+    let root = (name == "chroot").then(|| at - 1);
+    // `hwloc-bind PLACE -- PROGRAM` has the separator after the operand.
+    if command.get(at).is_some_and(|word| word == "--") {
+        at += 1;
     }
-    None
+    if at >= command.len() {
+        return None;
+    }
+    let cpus = cpus(name, &command[1..at]);
+    let note = match (&cpus, wrapper.note) {
+        (Some(_), MASKS) => "",
+        (_, note) => note,
+    };
+    Some(WrappedCommand {
+        cpus,
+        root,
+        ..found(name, at, note)
+    })
+}
+
+/// Returns the CPUs in the arguments of a wrapper that sets the mask, if we can read them.
+fn cpus(name: &str, arguments: &[OsString]) -> Option<CpuSet> {
+    let words: Vec<&str> = arguments
+        .iter()
+        .map(|word| word.to_str())
+        .collect::<Option<_>>()?;
+    match name {
+        "taskset" => {
+            let is_list = |word: &&str| {
+                let letters = word.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+                letters.is_some_and(|letters| letters.contains('c')) || *word == "--cpu-list"
+            };
+            let last = words.iter().rfind(|word| **word != "--")?;
+            match words.iter().any(is_list) {
+                true => last.parse().ok(),
+                false => CpuSet::parse_mask(last).ok(),
+            }
+        }
+        "numactl" => {
+            let separate = words.windows(2).find_map(|pair| {
+                ["-C", "--physcpubind"]
+                    .contains(&pair[0])
+                    .then_some(pair[1])
+            });
+            let joined = || {
+                let value = |word: &&str| {
+                    let value = word.strip_prefix("--physcpubind=");
+                    value.or_else(|| word.strip_prefix("-C")).map(str::to_owned)
+                };
+                words.iter().find_map(value)
+            };
+            separate.map(str::to_owned).or_else(joined)?.parse().ok()
+        }
+        _ => None,
+    }
+    .filter(|cpus: &CpuSet| !cpus.is_empty())
 }
 
 /// Follows `env`, whose options and assignments change the variables.
@@ -227,8 +123,15 @@ fn env(command: &[OsString]) -> Option<WrappedCommand> {
             Some("-") => options = false,
             Some("" | "-ignore-environment") => variables.clear("env -i"),
             Some("-unset") => variables.drop(next()?, "env -u"),
-            Some("-chdir") => drop(next()?),
-            Some(long) if long.starts_with("-split-string") => return None,
+            Some("-chdir" | "-argv0") => drop(next()?),
+            Some("-split-string") => {
+                let text = next()?;
+                return split(&text, words.next().map(|(at, _)| at), command, variables);
+            }
+            Some(long) if long.starts_with("-split-string=") => {
+                let text = long.split_once('=')?.1;
+                return split(text, Some(at + 1), command, variables);
+            }
             Some(long) if long.starts_with('-') => {
                 if let Some(name) = long.strip_prefix("-unset=") {
                     variables.drop(name.into(), "env -u");
@@ -238,16 +141,18 @@ fn env(command: &[OsString]) -> Option<WrappedCommand> {
                 for (i, letter) in short.char_indices() {
                     if letter == 'i' {
                         variables.clear("env -i");
-                    } else if ['u', 'C', 'S'].contains(&letter) {
+                    } else if ['u', 'C', 'a', 'S'].contains(&letter) {
                         let value = match &short[i + 1..] {
                             "" => next()?,
                             rest => rest.to_owned(),
                         };
                         match letter {
                             'u' => variables.drop(value, "env -u"),
-                            'C' => {}
-                            // All words are in one argument, and may contain variables.
-                            _ => return None,
+                            'S' => {
+                                let rest = words.next().map(|(at, _)| at);
+                                return split(&value, rest, command, variables);
+                            }
+                            _ => {}
                         }
                         break;
                     }
@@ -267,9 +172,39 @@ fn env(command: &[OsString]) -> Option<WrappedCommand> {
     None
 }
 
+/// Follows `env -S`, which has the first words of its command in one argument. The other words
+/// begin at `rest`.
+fn split(
+    text: &str,
+    rest: Option<usize>,
+    command: &[OsString],
+    mut variables: Variables,
+) -> Option<WrappedCommand> {
+    // We do not know the values of variables.
+    let words = shlex::split(text).filter(|_| !text.contains('$'))?;
+    let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
+    // The words may begin with more options and assignments of env.
+    let rest = rest.unwrap_or(command.len());
+    let all: Vec<OsString> = std::iter::once("env".into())
+        .chain(words)
+        .chain(command.get(rest..).unwrap_or_default().iter().cloned())
+        .collect();
+    let inner = env(&all)?;
+    variables.then(inner.variables);
+    let line = inner.line.unwrap_or_else(|| all[inner.at..].to_vec());
+    Some(WrappedCommand {
+        line: Some(line),
+        variables,
+        ..found("env", command.len(), "")
+    })
+}
+
 fn found(name: &str, at: usize, note: &str) -> WrappedCommand {
     WrappedCommand {
         at,
+        line: None,
+        root: None,
+        cpus: None,
         note: (!note.is_empty()).then(|| format!("{name} {note}")),
         variables: Variables::default(),
     }
@@ -309,8 +244,61 @@ mod tests {
         assert_eq!(at("timeout 10"), None);
         assert_eq!(at("env"), None);
         assert_eq!(at("env -iuX -C / -- A=1 java -i"), Some(6));
-        assert_eq!(at("env -vS java"), None);
+        assert_eq!(at("env -a name java"), Some(3));
+        assert_eq!(at("env --argv0 name java"), Some(3));
+        assert_eq!(at("chroot --userspec 1:1 /root java"), Some(4));
+        assert_eq!(at("numactl --physcpubind 0 java"), Some(3));
+        assert_eq!(at("hwloc-bind core:0 -- java"), Some(3));
+        assert_eq!(at("systemd-run --scope -p CPUQuota=50% java"), Some(4));
+        assert_eq!(at("nsenter -t 1 -m -- java"), Some(5));
+        assert_eq!(at("softlimit -m 1000 setuidgid www java"), Some(3));
         assert_eq!(at("java -jar x"), None);
+    }
+
+    #[test]
+    fn the_words_of_env_s_are_split() {
+        let followed = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let line = unwrap_one(&words)?.line?;
+            Some(line.join(" ".as_ref()).into_string().unwrap())
+        };
+        for words in [
+            &["env", "-S", "java -jar 'x'"][..],
+            &["env", "-vS", "A=1 java -jar", "x"],
+            &["env", "--split-string=-i A=1 java", "-jar", "x"],
+            &["env", "-Sjava", "-jar", "x"],
+            &["env", "-S", "-S 'java -jar'", "x"],
+        ] {
+            assert_eq!(followed(words).as_deref(), Some("java -jar x"), "{words:?}");
+        }
+        assert_eq!(followed(&["env", "-S", "${JAVA} x"]), None);
+        assert_eq!(followed(&["env", "-S", ""]), None);
+    }
+
+    #[test]
+    fn masks_of_wrappers_are_read() {
+        let cpus = |line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            Some(unwrap_one(&words)?.cpus?.to_string())
+        };
+        for (line, expected) in [
+            ("taskset -c 0-1,4 x", Some("0-1,4")),
+            ("taskset --cpu-list 2 x", Some("2")),
+            ("taskset -ac 2 -- x", Some("2")),
+            ("taskset 0x6 x", Some("1-2")),
+            ("taskset 3 x", Some("0-1")),
+            ("taskset -c all x", None),
+            ("numactl -C 1 x", Some("1")),
+            ("numactl -C1 x", Some("1")),
+            ("numactl --physcpubind=1,3 x", Some("1,3")),
+            ("numactl -C +0 x", None),
+            ("numactl -N 0 x", None),
+            ("nice -n 5 x", None),
+        ] {
+            assert_eq!(cpus(line).as_deref(), expected, "{line}");
+        }
+        let words = ["numactl", "-N", "0", "x"].map(OsString::from);
+        assert!(unwrap_one(&words).unwrap().note.unwrap().contains("mask"));
     }
 
     #[test]

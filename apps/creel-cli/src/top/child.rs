@@ -5,7 +5,7 @@
 
 use crate::run::exec::start_failure;
 use anyhow::Result;
-use creel_console::{Exit, Failure};
+use creel_console::{Exit, Failure, output};
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
@@ -188,10 +188,10 @@ impl ChildProgram {
         if self.ended().is_none()
             && let Some(file) = self.file.take()
         {
-            eprintln!(
-                "creel: the program keeps running; its output is in {}",
+            output::note(&format!(
+                "creel: the program keeps running; its output is in {}\n",
                 file.display()
-            );
+            ));
         }
     }
 }

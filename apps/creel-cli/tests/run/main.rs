@@ -6,6 +6,7 @@ mod process;
 mod quota;
 mod runtimes;
 mod shim;
+mod starts;
 mod user_settings;
 mod watch;
 

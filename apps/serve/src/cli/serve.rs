@@ -352,6 +352,9 @@ impl Options {
                 .with_context(|| format!("cannot create the data folder {}", data.display()))?;
         }
         private::warn_if_readable(&key, "the signing key");
+        if let Kind::File(records) = &store {
+            private::warn_if_readable(records, "the records");
+        }
         let tls = match (self.tls_cert, self.tls_key) {
             (Some(chain), Some(key)) => {
                 private::warn_if_readable(&key, "the private key of the certificate");

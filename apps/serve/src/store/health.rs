@@ -7,11 +7,14 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use creel_console::output;
 
 use crate::metrics::Metrics;
+
+/// How long a reason that a returning server may report must last before we write a line for it.
+const LASTING: Duration = Duration::from_secs(5);
 
 /// The kind of a store's error. It is the label `reason` in the metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,8 +92,8 @@ impl Reason {
         }
     }
 
-    /// Returns whether a lost server may report this reason on its way back. During an outage we do
-    /// not write a line for such a reason.
+    /// Returns whether a lost server may report this reason on its way back. During an outage we
+    /// write a line for such a reason only if it lasts.
     fn is_passing(self) -> bool {
         matches!(
             self,
@@ -133,6 +136,8 @@ impl std::error::Error for StoreError {}
 struct Outage {
     since: Instant,
     error: StoreError,
+    /// When the reason became that of `error`.
+    changed: Instant,
     logged: Vec<Reason>,
 }
 
@@ -206,10 +211,15 @@ impl Health {
         let outage = outage.get_or_insert_with(|| Outage {
             since: Instant::now(),
             error: error.clone(),
+            changed: Instant::now(),
             logged: Vec::new(),
         });
+        if outage.error.reason != error.reason {
+            outage.changed = Instant::now();
+        }
         outage.error = error.clone();
-        if outage.logged.contains(&error.reason) || !is_first && error.reason.is_passing() {
+        let is_passing = error.reason.is_passing() && outage.changed.elapsed() < LASTING;
+        if outage.logged.contains(&error.reason) || !is_first && is_passing {
             return;
         }
         outage.logged.push(error.reason);
@@ -255,6 +265,13 @@ mod tests {
             [Reason::Unreachable, Reason::Loading, Reason::Auth].map(outages),
             [1, 0, 1]
         );
+        // A server that has come back may also stay like this.
+        fail(Reason::Loading, false);
+        assert_eq!(outages(Reason::Loading), 0);
+        health.outage().as_mut().unwrap().changed -= LASTING;
+        fail(Reason::Loading, false);
+        fail(Reason::Loading, false);
+        assert_eq!(outages(Reason::Loading), 1);
         assert!(!health.is_up());
         health.works();
         fail(Reason::Memory, true);

@@ -100,3 +100,36 @@ fn the_access_log_has_the_address_of_the_client() {
         lines.contains(&format!("\"client\":\"{own}\""))
     });
 }
+
+#[test]
+fn records_that_others_can_read_are_warned_about() {
+    let folder = Folder::new("records");
+    let data = folder.path("data");
+    drop(Service::start_alone(&["--data", &data], &[]));
+    let records = format!("{data}/records.redb");
+    for (permissions, warnings) in [(0o644, 1), (0o600, 0)] {
+        fs::set_permissions(&records, Permissions::from_mode(permissions)).unwrap();
+        let service = Service::start_alone(&["--data", &data], &[]);
+        eventually("the start is reported", || {
+            !service.lines("keeping records").is_empty()
+        });
+        assert_eq!(service.lines("warning").len(), warnings, "{permissions:o}");
+    }
+}
+
+#[test]
+fn an_access_log_that_cannot_be_written_is_reported_once() {
+    let folder = Folder::new("full-log");
+    let service = Service::start(&folder, &["--access-log", "/dev/full"]);
+    for _ in 0..3 {
+        assert_eq!(service.get("/key").status, 200);
+        eventually("the line is counted", || {
+            service.metric("creel_serve_log_dropped_total") > 0.0
+        });
+    }
+    let words = "cannot write the access log /dev/full";
+    eventually("the reason is reported", || {
+        !service.lines(words).is_empty()
+    });
+    assert_eq!(service.lines(words).len(), 1);
+}

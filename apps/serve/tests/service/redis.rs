@@ -1,8 +1,11 @@
 //! Tests of a Redis server that is killed, stopped and started again under load, and of one that
 //! rejects writes. Every answer must be right or 503, and no acknowledged record may be lost.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 use crate::process::{Folder, PROGRAM, Service, eventually, signal};
 use crate::redis_server::{Redis, is_installed};
@@ -235,4 +238,135 @@ fn a_write_waits_for_the_number_of_replicas_that_the_operator_sets() {
     assert_eq!(service.post("/sign", "hello").status, 200);
     replica.kill();
     eventually("the service detects the loss", || !is_ready(&service));
+}
+
+/// Accepts connections on a port, and connects each to the server that is the target at that time,
+/// like a host name that a failover changes. Open connections keep their server.
+fn forward(target: Arc<AtomicU16>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let client = client.unwrap();
+            let server = TcpStream::connect(("127.0.0.1", target.load(Relaxed))).unwrap();
+            for (from, into) in [(&client, &server), (&server, &client)] {
+                let (mut from, mut into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut into);
+                    let _ = into.shutdown(Shutdown::Both);
+                });
+            }
+        }
+    });
+    port
+}
+
+#[test]
+fn a_host_name_that_a_failover_changes_is_looked_up_again() {
+    if !is_installed() {
+        return;
+    }
+    let folder = Folder::new("host-name");
+    let old = Redis::start(&folder, "old", &[]);
+    let new = Redis::start(&folder, "new", &[]);
+    let target = Arc::new(AtomicU16::new(old.port));
+    let store = format!("redis://127.0.0.1:{}", forward(Arc::clone(&target)));
+    let service = Service::start(&folder, &["--store", &store]);
+    eventually("the store is available", || is_ready(&service));
+    let id = service.post("/sign", "hello").json()["id"].clone();
+    let record = format!("/records/{}", id.as_str().unwrap());
+    // The old server becomes a replica and keeps its connections, which stay readable.
+    old.execute(&format!("REPLICAOF 127.0.0.1 {}", new.port));
+    eventually("the service detects that writes fail", || {
+        !is_ready(&service)
+    });
+    eventually("records can be read", || service.get(&record).status != 503);
+    target.store(new.port, Relaxed);
+    eventually("the store accepts writes again", || is_ready(&service));
+    assert_eq!(service.post("/sign", "again").status, 200);
+    assert_eq!(service.lines("READONLY").len(), 1);
+}
+
+/// A small file system of its own. It is unmounted on drop.
+struct SmallDisk(String);
+
+impl SmallDisk {
+    /// Mounts it on a folder, or returns `None` if this user may not do that.
+    fn mount(folder: &str) -> Option<SmallDisk> {
+        std::fs::create_dir_all(folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=4m", "none", folder]);
+        let is_mounted = mount.output().is_ok_and(|done| done.status.success());
+        if !is_mounted {
+            println!("skipped: cannot mount a small file system");
+        }
+        is_mounted.then(|| SmallDisk(folder.to_owned()))
+    }
+
+    /// Fills the disk up to the last byte.
+    fn fill(&self) {
+        let file = std::fs::File::create(format!("{}/ballast", self.0)).unwrap();
+        let mut file = std::io::LineWriter::new(file);
+        while file.write_all(&[b'\n'; 256]).is_ok() {}
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(format!("{}/ballast", self.0)).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn no_acknowledged_record_is_lost_on_a_full_disk_of_redis() {
+    if !is_installed() {
+        return;
+    }
+    let folder = Folder::new("redis-disk");
+    let Some(disk) = SmallDisk::mount(&folder.path("redis")) else {
+        return;
+    };
+    // With `everysec`, Redis keeps running if it cannot write, and rejects writes (MISCONF).
+    let arguments = [
+        "--appendfsync",
+        "everysec",
+        "--auto-aof-rewrite-percentage",
+        "0",
+    ];
+    let redis = Redis::start(&folder, "redis", &arguments);
+    let store = format!("redis://127.0.0.1:{}", redis.port);
+    let service = Service::start(&folder, &["--store", &store]);
+    eventually("the store is available", || is_ready(&service));
+    let load = Load::start(&folder, &service);
+    for round in 1..=2 {
+        makes_progress(&service);
+        disk.fill();
+        eventually("the service detects that writes fail", || {
+            !is_ready(&service)
+        });
+        eventually("the log has the server's words", || {
+            service.lines("MISCONF").len() == round && service.lines("(disk)").len() == round
+        });
+        assert!(service.get("/ready").body.contains("MISCONF"));
+        let outages = "creel_serve_store_outages_total{reason=\"disk\"}";
+        assert_eq!(service.metric(outages), round as f64);
+        disk.free();
+        eventually("the store accepts writes again", || is_ready(&service));
+        has_recovered(&service, round);
+    }
+    assert!(service.metric("creel_serve_store_errors_total{reason=\"disk\"}") > 0.0);
+    // The records must also be in the file, and not only in the memory of the server.
+    eventually("everything is on the disk", || {
+        redis.info("aof_last_write_status") == "ok" && redis.info("aof_pending_bio_fsync") == "0"
+    });
+    let port = redis.port;
+    redis.kill();
+    let _redis = Redis::start_on(&folder, "redis", port, &arguments);
+    eventually("the store is available again", || is_ready(&service));
+    makes_progress(&service);
+    load.finish(&service);
 }

@@ -83,6 +83,23 @@ impl Tree {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
+    /// Returns the text of the file of a limit. Unlike [`Tree::text`], this also notes that the user
+    /// may not read the file, because the limit still applies to the program.
+    pub(crate) fn limit_text(&self, file: &str) -> Option<String> {
+        let text = self.text(file);
+        let path = self.path(file);
+        if text.is_none()
+            && let Err(error) = open(&path)
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            self.note(format!(
+                "cannot read {}: {error}: the limit in it is hidden",
+                path.display()
+            ));
+        }
+        text
+    }
+
     /// Reads a CPU list (`0-3,8`). Returns `None` if the file is missing or contains something
     /// else.
     pub(crate) fn list(&self, file: &str) -> Option<CpuSet> {

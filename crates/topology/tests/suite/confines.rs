@@ -88,8 +88,14 @@ fn an_explicit_number_overrides_all_limits() {
 }
 
 #[test]
-fn invalid_quotas_are_noted_and_do_not_limit() {
+fn invalid_limits_are_noted_and_do_not_limit() {
     for (file, text) in [
+        ("cpu.max", ""),
+        ("memory.max", ""),
+        ("memory.max", "1G"),
+        ("memory.max", "-1"),
+        ("pids.max", ""),
+        ("pids.max", "many"),
         ("cpu.max", "0 100000"),
         ("cpu.max", "100000 0"),
         ("cpu.max", "-5 100000"),
@@ -100,9 +106,9 @@ fn invalid_quotas_are_noted_and_do_not_limit() {
             .file(&format!("sys/fs/cgroup/a/{file}"), text)
             .machine();
         let [note] = machine.notes() else {
-            panic!("{text}: {:?}", machine.notes());
+            panic!("{file} {text}: {:?}", machine.notes());
         };
-        assert!(note.contains("a/cpu.max"), "{text}: {note}");
+        assert!(note.contains(&format!("a/{file}")), "{text}: {note}");
         assert_eq!(Budget::of(&machine).workers(), 8);
     }
 }

@@ -5,11 +5,16 @@
 //! The property: `Machine::detect_in` always returns a machine, its allowed PUs are those of the
 //! thread's mask, and its budget has at least one worker, which every placement can place.
 //!
-//! `CREEL_FUZZ` sets the number of mutations.
+//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is the path of `creel`, the
+//! fuzz also shows each captured tree as the `/sys` and `/proc` of a mount namespace (as root), and
+//! checks that `creel run` starts a program there with at least one worker. This takes about 10 ms
+//! per mutation.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use creel_topology::{Budget, CpuSet, Machine, Placement, Rounding, place};
@@ -160,7 +165,62 @@ fn change(dice: &mut Dice, root: &Path, path: &Path) -> (Box<dyn FnOnce()>, Stri
     (Box::new(restore), format!("{name}: {what}"))
 }
 
+/// Runs `creel` in a mount namespace whose `/sys` and `/proc` are those of a tree. A shell waits
+/// there for a line before each run, so that the mounts are made only once.
+struct Namespace {
+    shell: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Namespace {
+    /// Enters a tree, if `CREEL_FUZZ_PROGRAM` is set.
+    fn enter(root: &Path) -> Option<Namespace> {
+        let creel = std::env::var_os("CREEL_FUZZ_PROGRAM")?;
+        let script = "mount --bind \"$2/sys\" /sys && { ! [ -d \"$2/proc\" ] || \
+                      mount --bind \"$2/proc\" /proc; } || exit 1\n\
+                      while read -r _; do\n\
+                      said=$(\"$1\" run --explain -- sh -c 'echo started; exit 7' 2>&1)\n\
+                      echo \"$? $said\" | tr '\\n' ' '; echo; done";
+        let mut shell = Command::new("unshare")
+            .args(["-m", "sh", "-c", script, "sh"])
+            .arg(creel)
+            .arg(root)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let answers = BufReader::new(shell.stdout.take().unwrap());
+        Some(Namespace { shell, answers })
+    }
+
+    /// Checks that a program starts, with at least one worker.
+    fn check(&mut self, change: &str) {
+        let input = self.shell.stdin.as_mut().unwrap();
+        input.write_all(b"\n").unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("7 ") && answer.contains("started"),
+            "{change}: {answer}"
+        );
+        let (before, _) = answer.split_once(" worker").unwrap_or_default();
+        let workers = before
+            .rsplit(' ')
+            .next()
+            .and_then(|n| n.parse::<usize>().ok());
+        assert!(workers.is_some_and(|n| n >= 1), "{change}: {answer}");
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
 fn fuzz(dice: &mut Dice, root: &Path, mutations: usize) {
+    let mut namespace = Namespace::enter(root);
     let mut paths = Vec::new();
     files(root, &mut paths);
     paths.sort();
@@ -190,6 +250,9 @@ fn fuzz(dice: &mut Dice, root: &Path, mutations: usize) {
         };
         let what = format!("{} with the mask {mask:?}: {what:?}", root.display());
         check(root, mask.as_ref(), &what);
+        if let Some(namespace) = &mut namespace {
+            namespace.check(&what);
+        }
         restore.into_iter().for_each(|restore| restore());
     }
 }
@@ -324,4 +387,82 @@ fn groups_outside_of_the_mount_are_noted() {
         };
         assert!(note.contains(group) && note.contains("limits"), "{note}");
     }
+}
+
+#[test]
+fn a_mount_that_shows_the_group_is_preferred() {
+    // The first mount shows more ancestors, but something else is mounted over it.
+    let fixture = Fixture::online("0-7")
+        .file(
+            "proc/self/mountinfo",
+            "31 23 0:26 / /over rw - cgroup2 cgroup rw\n32 23 0:26 /a /cg rw - cgroup2 cgroup rw\n",
+        )
+        .file("proc/self/cgroup", "0::/a/b\n")
+        .file("cg/b/cpu.max", "200000 100000\n");
+    assert_eq!(fixture.budget().workers(), 2);
+    assert_eq!(fixture.machine().notes(), [""; 0]);
+}
+
+#[test]
+fn a_missing_list_of_groups_is_noted() {
+    let mounted = Fixture::online("0-7")
+        .file(
+            "proc/self/mountinfo",
+            "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+        )
+        .file("cg/cpu.max", "200000 100000\n");
+    let without_proc = Fixture::online("0-7").file("sys/fs/cgroup/cgroup.procs", "1\n");
+    for fixture in [mounted, without_proc] {
+        let machine = fixture.machine();
+        let [note] = machine.notes() else {
+            panic!("{:?}", machine.notes());
+        };
+        assert!(note.contains("limits of control groups"), "{note}");
+    }
+}
+
+/// The environment variable with the folder that [`limits_that_this_user_may_not_read_are_noted`]
+/// reads as another user.
+const UNREADABLE: &str = "CREEL_TEST_UNREADABLE";
+
+#[test]
+fn limits_that_this_user_may_not_read_are_noted() {
+    use std::os::unix::{fs::PermissionsExt, process::CommandExt};
+
+    if let Some(root) = std::env::var_os(UNREADABLE) {
+        let machine = Machine::detect_in(Path::new(&root), Some(&set("0-3")));
+        println!("notes: {:?}", machine.notes());
+        return;
+    }
+    let fixture = Fixture::online("0-3")
+        .file(
+            "proc/self/mountinfo",
+            "31 23 0:26 / /cg rw - cgroup2 cgroup rw\n",
+        )
+        .file("proc/self/cgroup", "0::/a\n")
+        .file("cg/a/cpu.max", "100000 100000\n");
+    let mode = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(fixture.root(), 0o755);
+    mode(&fixture.root().join("cg/a/cpu.max"), 0o000);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child
+        .args(["--exact", "--nocapture"])
+        .arg("hostile::limits_that_this_user_may_not_read_are_noted")
+        .env(UNREADABLE, fixture.root());
+    // Root may read everything, so it becomes another user.
+    if fs::read(fixture.root().join("cg/a/cpu.max")).is_ok() {
+        child.uid(65_534);
+    }
+    let Ok(output) = child.output() else {
+        eprintln!("skipped: this test cannot become another user");
+        return;
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("cg/a/cpu.max") && text.contains("denied"),
+        "{text} {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }

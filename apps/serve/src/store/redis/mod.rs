@@ -47,6 +47,9 @@ const RECONNECT_AUTH: Duration = Duration::from_secs(1);
 const STABLE: Duration = Duration::from_secs(1);
 /// The time between two probes, which are writes that change nothing.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// How long we use a connection to a server that has become a replica, before we connect again. The
+/// server remains readable, but its host name may already belong to the new master.
+const REPLICA_MAX: Duration = Duration::from_secs(5);
 /// The maximum number of requests that are added to the first one of a batch.
 const BATCH: usize = 1024;
 
@@ -62,6 +65,8 @@ pub(super) struct RedisStore {
     is_cluster: bool,
     /// The Sentinels, if the address names some.
     sentinels: Option<Sentinels>,
+    /// When we last tried to connect.
+    connected: Instant,
 }
 
 /// The connection to the server, or to all masters of a cluster.
@@ -82,6 +87,7 @@ impl RedisStore {
             metrics,
             is_cluster: false,
             sentinels,
+            connected: Instant::now(),
         }
     }
 
@@ -136,6 +142,7 @@ impl RedisStore {
 
     /// Connects, and makes a first write that changes nothing.
     fn connect(&mut self) -> Result<Link, StoreError> {
+        self.connected = Instant::now();
         let confirmation = Confirmation::of(&self.address, false);
         let server = |node| Link::Server(Box::new(node), confirmation);
         let mut link = match &self.address.topology {
@@ -272,7 +279,10 @@ impl RedisStore {
     fn needs_new_connection(&self, error: &StoreError) -> bool {
         match error.reason {
             Reason::Auth | Reason::Failover => true,
-            Reason::ReadOnly => matches!(self.address.topology, Topology::Sentinel(..)),
+            Reason::ReadOnly => {
+                let has_sentinels = matches!(self.address.topology, Topology::Sentinel(..));
+                has_sentinels || self.connected.elapsed() > REPLICA_MAX
+            }
             _ => self.is_redirection(error),
         }
     }
@@ -300,8 +310,13 @@ fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
 /// Returns the outcome of a command from the replies to its Redis commands.
 fn outcome(command: &Command, values: &[Result<Value, StoreError>]) -> Outcome {
     let mut last = &Value::Nil;
-    for value in values {
+    for (at, value) in values.iter().enumerate() {
         last = value.as_ref().map_err(StoreError::clone)?;
+        // All but the last command of a write are `SET`. A record is stored only if it says so.
+        let is_set = command.writes() && at + 1 < values.len();
+        if is_set && *last != Value::Okay {
+            return Err(unexpected(last));
+        }
     }
     match (command, last) {
         (Command::Put(..) | Command::Probe, Value::Int(_)) => Ok(Answer::Stored),
@@ -332,6 +347,8 @@ mod tests {
         assert_eq!(outcome(&put, &failed), Err(error));
         let done = [Ok(Value::Okay), Ok(Value::Int(5))];
         assert_eq!(outcome(&put, &done), Ok(Answer::Stored));
+        let ignored = [Ok(Value::Nil), Ok(Value::Int(5))];
+        assert_eq!(outcome(&put, &ignored).unwrap_err().reason, Reason::Other);
         let count = [Ok(Value::BulkString(b"12".to_vec()))];
         assert_eq!(outcome(&Command::Count, &count), Ok(Answer::Count(12)));
         assert!(outcome(&Command::Count, &[Ok(Value::Okay)]).is_err());

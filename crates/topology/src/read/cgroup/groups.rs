@@ -69,6 +69,9 @@ impl Groups {
             Version::V2
         };
         let mut best: Option<(&Mount, String)> = None;
+        // Something else may be mounted over the mount that shows the most ancestors. Therefore a
+        // mount with the folder of the group has priority over one without it.
+        let mut best_rank = (false, 0);
         let mut hidden = None;
         for mount in mounts.iter().filter(|mount| mount.version == version) {
             let Some(path) = self
@@ -81,21 +84,19 @@ impl Groups {
             // The ancestors may still have limits if only the folder of the group is missing.
             let point = mount.point.trim_end_matches('/');
             let is_there = |within: &String| tree.is_folder(&format!("{point}/{within}"));
-            if !within.as_ref().is_some_and(is_there) {
+            let is_shown = within.as_ref().is_some_and(is_there);
+            if !is_shown {
                 hidden = Some((path, mount));
             }
-            let depth = |within: &str| within.split('/').count();
-            if let Some(within) =
-                within.filter(|new| best.as_ref().is_none_or(|(_, old)| depth(new) > depth(old)))
-            {
-                best = Some((mount, within));
+            if let Some(within) = within {
+                let rank = (is_shown, within.split('/').count());
+                if rank > best_rank {
+                    (best, best_rank) = (Some((mount, within)), rank);
+                }
             }
         }
-        let is_shown = |(mount, within): &(&Mount, String)| {
-            tree.is_folder(&format!("{}/{within}", mount.point.trim_end_matches('/')))
-        };
         if let Some((path, mount)) = hidden
-            && !best.as_ref().is_some_and(is_shown)
+            && !best_rank.0
         {
             tree.note(format!(
                 "the control group {path} of this process is not below {}, which shows the groups \

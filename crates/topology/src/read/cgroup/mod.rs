@@ -34,6 +34,21 @@ pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
                 .into(),
         );
     }
+    // Without the list, we cannot know which of the mounted groups is ours. Without /proc, we do
+    // not even know the mounts.
+    let is_mounted = || {
+        !mounts.is_empty()
+            || !tree.is_folder("proc/self")
+                && (tree.is_folder("sys/fs/cgroup/cpu")
+                    || tree.text("sys/fs/cgroup/cgroup.procs").is_some())
+    };
+    if !groups.is_any() && is_mounted() {
+        tree.note(
+            "no file lists the control groups of this process (/proc/self/cgroup), although there \
+             are some: CPU quotas and other limits of control groups are hidden"
+                .into(),
+        );
+    }
     let mut constraints = Vec::new();
     for controller in [
         Controller::Cpuset,
@@ -125,10 +140,10 @@ fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Option<(String, Rule)> {
 /// Reads `cpu.max`, which contains `QUOTA PERIOD`. The quota may be `max`.
 fn quota_v2(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/cpu.max");
-    let text = tree.text(&path)?;
+    let text = tree.limit_text(&path)?;
     let mut words = text.split_whitespace();
     let (quota, period) = (
-        words.next().unwrap_or("max"),
+        words.next().unwrap_or_default(),
         words.next().unwrap_or("100000"),
     );
     if quota == "max" {
@@ -141,7 +156,9 @@ fn quota_v2(tree: &Tree, group: &str) -> Option<(String, Rule)> {
 /// Reads `cpu.cfs_quota_us` and `cpu.cfs_period_us`. A quota of -1 means no limit.
 fn quota_v1(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/cpu.cfs_quota_us");
-    let text = tree.text(&path).filter(|text| !text.starts_with('-'))?;
+    let text = tree
+        .limit_text(&path)
+        .filter(|text| !text.starts_with('-'))?;
     let period = tree
         .text(&format!("{group}/cpu.cfs_period_us"))
         .unwrap_or_else(|| "100000".into());

@@ -5,7 +5,7 @@
 
 use super::mounts::Version;
 use crate::read::tree::Tree;
-use crate::types::{Constraint, Rule};
+use crate::types::{Constraint, Error, Rule};
 
 /// We treat a memory limit from this value on as unlimited, because version 1 writes a number near
 /// 2^63 if the group sets no limit.
@@ -29,9 +29,9 @@ pub(super) fn weight(tree: &Tree, group: &str, version: Version) -> Option<(Stri
 /// Reads `pids.max` and `pids.current`.
 pub(super) fn tasks(tree: &Tree, group: &str) -> Option<(String, Rule)> {
     let path = format!("{group}/pids.max");
-    let number = |path: &str| u64::try_from(tree.number(path)?).ok();
-    let most = number(&path)?;
-    let now = number(&format!("{group}/pids.current")).unwrap_or(0);
+    let most = limit(tree, &path)?;
+    let now = tree.number(&format!("{group}/pids.current"));
+    let now = now.and_then(|now| u64::try_from(now).ok()).unwrap_or(0);
     Some((path, Rule::Tasks { most, now }))
 }
 
@@ -42,9 +42,20 @@ pub(super) fn memory(tree: &Tree, group: &str, version: Version) -> Option<(Stri
         Version::V2 => "memory.max",
     };
     let path = format!("{group}/{name}");
-    let reported = u64::try_from(tree.number(&path)?).ok();
-    let bytes = reported.filter(|&bytes| bytes < UNLIMITED)?;
+    let bytes = limit(tree, &path).filter(|&bytes| bytes < UNLIMITED)?;
     Some((path, Rule::Memory(bytes)))
+}
+
+/// Reads a limit. Returns `None` if the file is missing, contains `max`, or contains something that
+/// we must note.
+fn limit(tree: &Tree, path: &str) -> Option<u64> {
+    let text = tree.limit_text(path).filter(|text| text != "max")?;
+    let reason = "a limit must be a whole number or max";
+    let number = text.parse();
+    tree.valid(
+        path,
+        number.map_err(|_| Error::syntax("limit", &text, reason)),
+    )
 }
 
 /// Reads the user's limit on processes. Each thread counts as one. Returns `None` if the process is

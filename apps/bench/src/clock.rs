@@ -3,13 +3,12 @@
 
 use std::fs;
 
-use rustix::time::{ClockId, clock_gettime};
+use cpu_time::ProcessTime;
 use serde::{Deserialize, Serialize};
 
 /// Returns the CPU time of all threads of this process in seconds.
 pub fn process_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    ProcessTime::now().as_duration().as_secs_f64()
 }
 
 /// If others used more than this share of the machine, we do not compare the run with another.

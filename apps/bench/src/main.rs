@@ -15,6 +15,8 @@ mod harness;
 mod hog;
 mod host;
 mod memory;
+#[cfg(target_os = "linux")]
+mod neighbours;
 mod quota;
 mod readme;
 mod record;

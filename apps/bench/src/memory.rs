@@ -21,9 +21,10 @@ pub fn rss_bytes() -> f64 {
 /// Returns free memory of the heap to the system, if the C library can do this.
 ///
 /// Without this call, glibc keeps free memory that lies between used blocks.
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn give_back() {
-    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[cfg(target_env = "gnu")]
     // SAFETY: any thread may call `malloc_trim` at any time, see malloc_trim(3). It needs no
     // pointers.
     unsafe {

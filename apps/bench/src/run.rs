@@ -143,9 +143,33 @@ impl Cli {
     }
 }
 
+/// Reports the workloads that this system does not have. Returns an error if the command line names
+/// one of them.
+fn report_linux_only(cli: &Cli) -> anyhow::Result<()> {
+    let mut names = cli.workloads.iter().chain(&cli.only);
+    let is_linux_only = |name: &&String| {
+        let name = workloads::current_name(name);
+        workloads::LINUX_ONLY.contains(&name)
+    };
+    if let Some(name) = names.find(is_linux_only) {
+        let message = format!("the workload `{name}` needs Linux");
+        return Err(Failure::new(Exit::Usage, message).into());
+    }
+    if !cli.names_something() {
+        let names = workloads::LINUX_ONLY.join(" and ");
+        output::note(&format!(
+            "not measured here, because they need Linux: {names}\n"
+        ));
+    }
+    Ok(())
+}
+
 /// Returns the workloads and cases that the command line asks for.
 fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     let (named, named_cases) = (cli.named(), cli.named_cases());
+    if cfg!(not(target_os = "linux")) {
+        report_linux_only(cli)?;
+    }
     let mut unknown = named_cases.clone();
     let mut chosen = Vec::new();
     for workload in workloads::ALL {

@@ -289,38 +289,41 @@ impl Metrics {
             let _ = writeln!(out, "{name} {}", count.load(Relaxed));
         }
         let in_flight = self.in_flight.load(Relaxed).max(0) as u64;
-        for (name, help, value) in [
+        let gauges = [
             (
                 "creel_serve_connections_open",
                 "Connections that are open.",
-                self.connections(),
+                Some(self.connections()),
             ),
             (
                 "creel_serve_in_flight",
                 "Requests that are being answered.",
-                in_flight,
+                Some(in_flight),
             ),
             (
                 "creel_serve_waiting",
                 "Requests that wait for the cryptography.",
-                admission.waiting(),
+                Some(admission.waiting()),
             ),
             (
                 "creel_serve_overloaded",
                 "Whether the overload is lasting.",
-                admission.is_overloaded().into(),
+                Some(admission.is_overloaded().into()),
             ),
             (
                 "creel_serve_store_up",
                 "Whether the store accepts records.",
-                store_is_ready.into(),
+                Some(store_is_ready.into()),
             ),
             (
                 "process_resident_memory_bytes",
                 "Resident memory of the process.",
                 resident(),
             ),
-        ] {
+        ];
+        // A gauge that the system does not report is left out.
+        for (name, help, value) in gauges {
+            let Some(value) = value else { continue };
             head(&mut out, name, "gauge", help);
             let _ = writeln!(out, "{name} {value}");
         }
@@ -328,13 +331,13 @@ impl Metrics {
     }
 }
 
-/// Returns the resident memory of this process in bytes, or 0 if the OS does not report it.
+/// Returns the resident memory of this process in bytes, or `None` if the OS does not report it.
 ///
 /// We assume pages of 4 KiB. Source: proc(5), `/proc/pid/statm`.
-fn resident() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    pages.unwrap_or(0) * 4096
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * 4096)
 }
 
 #[cfg(test)]

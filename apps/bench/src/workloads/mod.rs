@@ -7,6 +7,7 @@ mod programs;
 pub mod render;
 #[cfg(target_os = "linux")]
 pub mod serve;
+#[cfg(target_os = "linux")]
 mod sizing;
 mod streams;
 mod traffic;
@@ -41,8 +42,13 @@ pub const ALL: &[Workload] = &[
     serve::WORKLOAD,
     traffic::WORKLOAD,
     decode::WORKLOAD,
+    #[cfg(target_os = "linux")]
     sizing::WORKLOAD,
 ];
+
+/// Workloads that need Linux: `serve` has a client on epoll, and `sizing` uses `creel run`. Other
+/// systems leave them out and say so.
+pub const LINUX_ONLY: &[&str] = &["serve", "sizing"];
 
 /// Workloads that run only if the command line names a workload or a case, because each of them
 /// takes minutes.

@@ -4,6 +4,7 @@ pub mod evaluate;
 pub mod load;
 mod private;
 pub mod serve;
+mod shutdown;
 mod store;
 pub mod time;
 

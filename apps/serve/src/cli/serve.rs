@@ -1,25 +1,21 @@
 //! `creel-serve` without a subcommand: runs the service with settings from flags and a file.
 
 use std::fs;
-use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::task::Poll;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel::Wait;
-use creel::signal::{SIGHUP, SIGINT, SIGTERM, signal};
-use creel_console::{Common, Exit, Failure, Interrupt, duration, files, is_ignored, output};
+use creel_console::{Common, Exit, Failure, duration, files, output};
 use creel_serve::crypto::Cost;
 use creel_serve::store::Kind;
 use creel_serve::{Server, Settings};
 use serde::{Deserialize, Deserializer, de};
 
 use super::time::{Time, parsed};
-use super::{exit_error, private, store};
+use super::{exit_error, private, shutdown, store};
 
 /// A setting that is on or off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
@@ -205,7 +201,7 @@ impl Serve {
         let settings = self.options.over(&file).settings()?;
         // We install the handlers before we print the address, because a script that reads the
         // address may stop the service at once.
-        let stop = shutdown_signal()?;
+        let stop = shutdown::signal()?;
         let server = Server::open(&settings).map_err(exit_error)?;
         let scheme = if settings.tls.is_some() {
             "https"
@@ -228,32 +224,6 @@ impl Serve {
         server.run(stop);
         Ok(Exit::Done)
     }
-}
-
-/// Returns a future that is ready at the first SIGINT, SIGTERM or SIGHUP.
-///
-/// A second SIGINT or SIGTERM ends the process at once. We ignore SIGHUP if the process was started
-/// with SIGHUP ignored, for example by `nohup`.
-fn shutdown_signal() -> anyhow::Result<impl Future<Output = ()>> {
-    let interrupt = Interrupt::install()?;
-    let handles_hup = !is_ignored(SIGHUP);
-    let signals = [signal(SIGINT)?, signal(SIGTERM)?, signal(SIGHUP)?];
-    Ok(async move {
-        let [mut int, mut term, mut hup] = signals;
-        let (mut int, mut term) = (pin!(int.recv()), pin!(term.recv()));
-        let mut hup = pin!(hup.recv());
-        poll_fn(|cx| {
-            let signalled = int.as_mut().poll(cx).is_ready()
-                || term.as_mut().poll(cx).is_ready()
-                || handles_hup && hup.as_mut().poll(cx).is_ready();
-            if signalled || interrupt.requested() {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
-    })
 }
 
 /// Returns the note on stderr that names the store. If the store does not work yet, another line

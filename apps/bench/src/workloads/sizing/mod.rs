@@ -24,7 +24,7 @@ use anyhow::{Context, ensure};
 
 use crate::foreign::Foreign;
 use crate::harness::{Case, Metric, Subject};
-use crate::hog::with_neighbours;
+use crate::neighbours::with_neighbours;
 use crate::quota;
 use crate::setting::Setting;
 use crate::workloads::Workload;

@@ -69,15 +69,14 @@ const METRICS: [Metric; 6] = [
 ];
 
 fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
-    let mut cases: Vec<Case> = [1_000, 4_000, 10_000]
+    let cases = [1_000, 4_000, 10_000]
         .into_iter()
-        .map(|streams| case(setting, streams))
-        .collect();
+        .map(|streams| case(setting, streams));
     #[cfg(target_os = "linux")]
-    cases.extend(udp::cases(setting));
-    #[cfg(target_os = "linux")]
-    cases.extend(rooms::cases(setting));
-    Ok(cases)
+    let cases = cases
+        .chain(udp::cases(setting))
+        .chain(rooms::cases(setting));
+    Ok(cases.collect())
 }
 
 fn case(setting: &Setting, streams: usize) -> Case {
@@ -215,8 +214,7 @@ impl Window {
 }
 
 fn process_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    cpu_time::ProcessTime::now().as_duration()
 }
 
 /// A buffer of a peer and its times. It is the same as Creel's.

@@ -208,6 +208,10 @@ impl Evaluate {
     pub fn run(&self, common: &Common) -> anyhow::Result<Exit> {
         self.validate()
             .map_err(|why| Failure::new(Exit::Usage, why))?;
+        if cfg!(not(target_os = "linux")) {
+            let message = "evaluate needs Linux, because it reads the memory of services in /proc";
+            return Err(Failure::new(Exit::Usage, message).into());
+        }
         let interrupt = Interrupt::install()?;
         let machine = Machine::detect()?;
         let folder = tempfile::Builder::new()

@@ -65,7 +65,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     shared.loops.forks.prepare(index);
     loop {
         slot.parker.begin_turn();
-        Forks::rest(&shared.loops, index);
+        Forks::stop_forking(&shared.loops, index);
         if shared.pinning.version() != pinned {
             pinned = attach(shared, index);
         }
@@ -100,7 +100,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
             take_up(slot, shared, &mut pace, found);
         }
     }
-    Forks::rest(&shared.loops, index);
+    Forks::stop_forking(&shared.loops, index);
     slots.hooks.stops(index);
     shared.pinning.leave(index);
     shared.loops.forget_threads();
@@ -198,7 +198,7 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
             break;
         }
     }
-    Forks::rest(loops, slot.index);
+    Forks::stop_forking(loops, slot.index);
     if leaves {
         shared.slots.enter_idle(slot);
     }
@@ -267,7 +267,7 @@ fn run_jobs(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> 
 }
 
 /// Notifies another worker of shared jobs, because this one is about to run something else. This
-/// worker may be the only one that was woken for them (`Open::call_near`).
+/// worker may be the only one that was woken for them (`Open::notify_near`).
 fn pass_on_shared_jobs(shared: &Shared) {
     if shared.loops.shared_jobs.seems_left() {
         shared.slots.notify_if_work();

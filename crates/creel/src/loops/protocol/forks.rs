@@ -204,7 +204,7 @@ impl Forker {
         let index = unsafe { self.deque.push(fork) };
         barrier::light();
         if self.deque.any_idle() {
-            self.offer();
+            self.notify();
         }
         index
     }
@@ -219,7 +219,7 @@ impl Forker {
     /// just notified one and there is a watchdog, or defers the notification.
     #[cold]
     #[inline(never)]
-    fn offer(&self) {
+    fn notify(&self) {
         let slots = &self.loops().slots;
         let begun_ns = self.begun_ns.load(Ordering::Relaxed);
         if self.deferral.defers(slots, begun_ns) {
@@ -430,7 +430,7 @@ impl Forks {
 
     /// Ends the forking of a worker, whose thread calls this when it is in no user code.
     #[inline]
-    pub(crate) fn rest(loops: &Protocol, index: usize) {
+    pub(crate) fn stop_forking(loops: &Protocol, index: usize) {
         let forker = loops.forks.workers.at(index);
         if forker.is_active() {
             local(&CURRENT, |current| current.set(ptr::null()));

@@ -374,7 +374,7 @@ impl<'a> Open<'a> {
     pub(in crate::loops) fn add(&self, pieces: usize) {
         let shared_jobs = &self.loops.shared_jobs;
         shared_jobs.count(self.shared_job(), pieces);
-        self.call();
+        self.notify();
     }
 
     /// Adds one piece that the owner may not take, because it may block. Notifies an idle worker.
@@ -385,21 +385,21 @@ impl<'a> Open<'a> {
     }
 
     /// Notifies an idle worker of pieces that have been added.
-    pub(in crate::loops) fn call(&self) {
+    pub(in crate::loops) fn notify(&self) {
         self.loops.slots.notify_other(self.own);
     }
 
     /// Unparks the worker `near`, for which one piece has been added, if it is idle. Otherwise it
     /// notifies any idle worker.
-    pub(in crate::loops) fn call_near(&self, near: usize) {
+    pub(in crate::loops) fn notify_near(&self, near: usize) {
         let slots = &self.loops.slots;
         let slot = slots.at(near);
         if !slot.is_idle() || slots.is_threadless() || slots.ensure_started(slot).is_err() {
-            return self.call();
+            return self.notify();
         }
         if slot.notify() != PrevState::Asleep {
             // The worker may have begun something else since we saw it idle.
-            self.call();
+            self.notify();
         }
         // If the worker wakes up now, it sees the piece. If it begins something else first, it
         // notifies another worker (`pool/worker_loop.rs`).

@@ -174,7 +174,7 @@ impl<'a> Local<'a> {
         }
         barrier::light();
         if self.idle.load(Ordering::Relaxed) > 0 {
-            self.offer();
+            self.notify();
         }
         if self.core.rests.load(Ordering::Relaxed) {
             self.core.wake_caller();
@@ -184,7 +184,7 @@ impl<'a> Local<'a> {
     /// Notifies an idle worker of the jobs, but not each time.
     #[cold]
     #[inline(never)]
-    fn offer(&self) {
+    fn notify(&self) {
         let slots = &self.core.loops.slots;
         self.throttle.notify(slots, self.own, self.lane.steals());
     }
@@ -266,13 +266,13 @@ impl<'a> Core<'a> {
     #[cold]
     fn spawn_elsewhere(&self, open: &Open<'_>, job: ScopeJob) {
         self.enqueue(job, None);
-        open.call();
+        open.notify();
     }
 
     /// Spawns a job that is meant for a particular worker.
     pub(super) fn spawn_near(&self, open: &Open<'_>, job: ScopeJob, near: Near) {
         self.enqueue(job, Some(near));
-        open.call_near(near.worker);
+        open.notify_near(near.worker);
     }
 
     /// Adds a job to the queue, and wakes the scope's caller. The caller of this function notifies

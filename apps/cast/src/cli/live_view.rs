@@ -123,7 +123,7 @@ const COLUMNS: [Column; 20] = [
         let report = &row.report;
         Value::Count(report.restarts + report.timestamp_jumps + report.clock_changes)
     }),
-    number("reord", 6, |row| Value::Count(row.report.reordered)),
+    number("reordered", 9, |row| Value::Count(row.report.reordered)),
     number("dup", 6, |row| Value::Count(row.report.duplicates)),
     number("ppm", 6, |row| Value::Number(row.report.drift_ppm, 0)),
     number("silent s", 8, |row| {

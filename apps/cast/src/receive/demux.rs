@@ -3,7 +3,7 @@
 
 mod rtcp_of_sources;
 
-pub(super) use rtcp_of_sources::{PendingRtcp, SsrcHasher};
+pub(super) use rtcp_of_sources::PendingRtcp;
 
 use super::live::LiveReport;
 use super::recorder::{Folder, Recorder};
@@ -18,7 +18,6 @@ use crate::net::session::{Rtcp, RtpSession, Senders};
 use crate::net::xr::{self, VoipMetrics};
 use crate::results::{SourceReport, Unrecognized};
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +29,10 @@ const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
 /// The address of a packet whose address we did not query.
 const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// Maps keys that a sender chooses to indices. Its hash function is fast, and starts with a random
+/// value, so that a sender cannot choose many keys with the same hash.
+pub(super) type IndexMap<K> = HashMap<K, usize, foldhash::fast::RandomState>;
 
 /// The configuration that all sockets of a run share.
 #[derive(Debug)]
@@ -100,7 +103,7 @@ pub(super) struct Demux {
     next_report: u64,
     session: RtpSession,
     number: usize,
-    by_ssrc: HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
+    by_ssrc: IndexMap<u32>,
     /// Further sources with the SSRC of another one, by their addresses.
     collisions: HashMap<(u32, SocketAddr), usize>,
     probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,

@@ -26,11 +26,9 @@ use crate::net::{overflow, pcap};
 use crate::results::Measured;
 use counters::ReceiveCounters;
 use creel_media::control::{Changes, Control, Ended, Running, Trigger};
-use demux::{Config, Demux, SsrcHasher};
+use demux::{Config, Demux, IndexMap};
 use recorder::Files;
 use rtp_source::Times;
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -352,8 +350,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         .transpose()?;
     let config = Arc::new(plan.config(files.as_ref()));
     let mut demuxes: Vec<Demux> = Vec::new();
-    let mut by_port: HashMap<(u128, u16), usize, BuildHasherDefault<SsrcHasher>> =
-        HashMap::default();
+    let mut by_port = IndexMap::<(u128, u16)>::default();
     let mut measured = Measured {
         overflowed: Some(0),
         ..Measured::default()

@@ -1,12 +1,10 @@
 //! RTCP of the sources. It may arrive on another port than its source, or before it.
 
-use super::{Config, Demux, SOURCES_MAX};
+use super::{Config, Demux, IndexMap, SOURCES_MAX};
 use crate::net::arrival;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::xr::{self, Block};
 use crate::receive::rtp_source::{Reported, RtpSource};
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -19,46 +17,10 @@ pub(in crate::receive) struct PendingRtcp {
     reported: Reported,
 }
 
-/// A hash function for SSRCs, which are random already, and for addresses.
-#[derive(Debug, Default)]
-pub(in crate::receive) struct SsrcHasher(u64);
-
-impl Hasher for SsrcHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|&byte| self.write_u32(byte.into()));
-    }
-
-    #[inline]
-    fn write_u16(&mut self, number: u16) {
-        self.write_u64(number.into());
-    }
-
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-
-    #[inline]
-    fn write_u128(&mut self, number: u128) {
-        self.write_u64(number as u64);
-        self.write_u64((number >> 64) as u64);
-    }
-}
-
 /// Updates what was reported about a source, or about one that no demultiplexer has attributed yet.
 fn update(
     sources: &mut [RtpSource],
-    by_ssrc: &HashMap<u32, usize, BuildHasherDefault<SsrcHasher>>,
+    by_ssrc: &IndexMap<u32>,
     config: &Config,
     ssrc: u32,
     change: impl FnOnce(&mut Reported),

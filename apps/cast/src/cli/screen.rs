@@ -49,6 +49,8 @@ impl Screen {
             queue!(
                 out,
                 MoveTo(0, y as u16),
+                // We clear the line before the text. After a text of the full width, terminals
+                // would clear its last character.
                 Clear(ClearType::UntilNewLine),
                 SetAttribute(style),
                 Print(&line.text),

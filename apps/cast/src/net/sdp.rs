@@ -224,7 +224,7 @@ fn value<'a>(whole: &'a Session, media: &'a Media, name: &'a str) -> Option<&'a 
     of_media.or_else(|| whole.get_first_attribute_value(name).flatten())
 }
 
-/// An address for reports, which is that of the packets if there is none.
+/// The address and the port for reports. Without an address, they go to that of the packets.
 type ReportAddress = (Option<IpAddr>, u16);
 
 /// Returns where reports go, and to which address and port if it is not simply the next port.

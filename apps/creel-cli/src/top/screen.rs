@@ -19,6 +19,8 @@ pub struct Screen;
 impl Screen {
     pub fn enter() -> io::Result<Self> {
         terminal::enable_raw_mode()?;
+        // From here on, dropping the value restores the terminal.
+        let screen = Self;
         execute!(
             io::stdout(),
             EnterAlternateScreen,
@@ -26,7 +28,7 @@ impl Screen {
             DisableLineWrap,
             Hide
         )?;
-        Ok(Self)
+        Ok(screen)
     }
 
     /// Returns the number of columns and lines.

@@ -27,7 +27,7 @@ const SITES_PER_SET: usize = 4;
 /// share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
-const INLINE_TIMED_EVERY: u64 = 15;
+const INLINE_TIMED_EVERY: u64 = 31;
 /// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
 /// of calling workers that spin.
 const SPREAD_NS: u64 = 300;

@@ -16,7 +16,7 @@ import (
 // Workers returns the number of usable cores, with quotas rounded down. It is at least 1.
 //
 // It never exceeds the number of `creel run --jobs`, which is in the variable CREEL_JOBS. It never
-// fails: what cannot be read does not limit the number. On systems other than Linux, it is
+// fails, because a limit that cannot be read is ignored. On systems other than Linux, it is
 // runtime.NumCPU.
 //
 // The call reads about forty files, so keep its result.

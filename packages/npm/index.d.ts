@@ -2,7 +2,7 @@
 export const tool: string;
 
 
-/** What `creel topo --format json` prints. docs/schema.md describes all of it. */
+/** The document that `creel topo --format json` prints. docs/schema.md describes all its fields. */
 export interface Topology {
   budget: { workers: number; [key: string]: unknown };
   [key: string]: unknown;

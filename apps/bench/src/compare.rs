@@ -49,7 +49,7 @@ pub struct Comparison {
     pub compared: usize,
     /// The number of comparisons that would have detected a change by [`DETECTABLE_FACTOR`].
     pub detectable: usize,
-    /// The subjects that became faster or slower, the worst first.
+    /// The subjects that became faster or slower. The one that became slower by most comes first.
     pub differences: Vec<Difference>,
     /// The subjects whose ratio changed only because their baseline became faster or slower.
     pub baseline_moved: Vec<String>,

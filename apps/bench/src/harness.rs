@@ -176,7 +176,7 @@ pub struct Case {
     pub plan: Plan,
     /// The number of rounds.
     pub rounds: usize,
-    /// The subjects, the recommended one first.
+    /// The subjects. The recommended one is the first.
     pub subjects: Vec<Subject>,
 }
 

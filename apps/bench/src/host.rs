@@ -59,7 +59,7 @@ pub struct Limits {
     pub locked: String,
 }
 
-/// The value in reports of what the system does not report.
+/// The value of a field in a report if the system does not report it.
 const UNKNOWN: &str = "not told";
 
 /// Returns a value as people read it.

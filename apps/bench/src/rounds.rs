@@ -196,7 +196,7 @@ enum Turn {
 }
 
 impl Measured {
-    /// Returns the names of the subjects, the recommended one first.
+    /// Returns the names of the subjects. The recommended one is the first.
     pub fn subjects(&self) -> &[String] {
         &self.names
     }

@@ -19,10 +19,10 @@ use crate::{Cli, compare, hog, readme, record, sweep};
 /// The report that a run of all workloads writes if the command line names no other.
 const REPORT: &str = "creel-report.html";
 
-/// The workloads that the user has chosen, each with the cases to measure.
+/// The workloads that the user has chosen, and for each of them the cases to measure.
 type Chosen = Vec<(&'static Workload, Vec<Case>)>;
 
-/// The values of a sweep, each with a workload's cases at that value.
+/// The values of a sweep, and for each value the cases of a workload at that value.
 type Points = Vec<(usize, Vec<Case>)>;
 
 /// The state that all workloads of a run share.

@@ -1,4 +1,4 @@
-//! Discontinuities of a source: what they mean for the figures and the recordings.
+//! Checks how discontinuities of a source affect the figures and the recordings.
 
 mod folder;
 mod packets;
@@ -101,8 +101,9 @@ fn packets_of_padding_with_an_old_timestamp_are_not_jumps() {
 
 #[test]
 fn a_source_that_begins_again_a_few_numbers_before_is_a_restart() {
-    // The whole sequence again two seconds later, and a sequence that goes back while the
-    // timestamps go on. In both cases, the numbers are among the last ones that arrived.
+    // In the first case, the whole sequence is repeated two seconds later. In the second one, the
+    // sequence numbers go back while the timestamps go on. In both cases, the numbers are among the
+    // last ones that arrived.
     for (numbers, ticks) in [(100_u16, 0), (20, 80 * FRAMES)] {
         let folder = Folder::new("again");
         let mut packets: Vec<_> = (0..100).map(packet).collect();

@@ -101,8 +101,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Sends until the number of packets with a voice that the staying leg receives satisfies `is_so`. Returns
-    /// false if that takes too long.
+    /// Sends until the number of packets with a voice that the staying leg receives satisfies
+    /// `is_so`. Returns false if that takes too long.
     fn until(&mut self, does_other_talk: bool, is_so: impl Fn(usize) -> bool) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < 60_000 * MS {

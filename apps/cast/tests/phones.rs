@@ -24,7 +24,8 @@ struct Phone {
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
-    /// What it has received: payload types and payloads, and RTCP packets.
+    /// The packets that it has received: the payload type and the payload of each RTP packet, and
+    /// (in `reports`) RTCP packets.
     heard: Vec<(u8, Vec<u8>)>,
     reports: Vec<Vec<u8>>,
 }
@@ -96,7 +97,8 @@ impl Phone {
     }
 }
 
-/// The voice of a telephone in both codecs, which is a constant.
+/// The payload of the voice packets that our telephones send. All of its bytes are equal, and they
+/// differ from silence in A-law and in µ-law. Therefore the tests can use it with both codecs.
 const VOICE: [u8; 160] = [0x9a; 160];
 
 fn plan(on: SocketAddr) -> Plan {

@@ -101,7 +101,7 @@ mod tests {
             documented::Documents {
                 manifest: env!("CARGO_MANIFEST_DIR"),
                 own: &["docs/guide/src/measuring.md", "docs/measuring.md"],
-                // Of hyperfine, and of programs that use Creel.
+                // These options belong to hyperfine, or to programs that use Creel.
                 foreign: &[
                     "--export-csv",
                     "--export-json",

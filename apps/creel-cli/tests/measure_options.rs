@@ -27,7 +27,7 @@ fn input_and_output_of_the_command_are_chosen() {
     let (code, _, err) = creel(&words);
     assert_eq!(code, Some(0), "{err}");
     assert_eq!(fs::read_to_string(&output).unwrap(), "given\n");
-    // More than a pipe holds.
+    // This is more than a pipe holds, so the command ends only if creel reads the pipe.
     let words = [
         "measure",
         "-n1",

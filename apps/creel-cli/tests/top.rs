@@ -282,8 +282,8 @@ fn the_view_fits_two_terminal_sizes() {
             top.rows()
         );
         let seen = top.rows();
-        // The screen has not scrolled: the title is still the first line, and the list of keys is the
-        // last.
+        // The screen has not scrolled: the title is still the first line, and the list of keys is
+        // the last.
         assert!(seen[0].starts_with(" creel top  sh "), "{seen:?}");
         assert!(
             seen[usize::from(rows) - 1].starts_with("q quit"),

@@ -1,7 +1,8 @@
 //! The access log. Its own thread writes one line of JSON per answer.
 //!
-//! The log is bounded and never delays a request. If the disk is too slow or full, lines are dropped
-//! and counted. The first error of the file is reported on stderr, and so is its end. During shutdown we wait for the last lines for at most a second and drop the rest.
+//! The log is bounded and never delays a request. If the disk is too slow or full, we drop lines
+//! and count them. We report on stderr when errors of the file begin and when they end. During
+//! shutdown, we wait for the last lines for at most a second and drop the rest.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};

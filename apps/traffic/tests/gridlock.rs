@@ -60,7 +60,7 @@ fn a_locked_square_empties_because_cars_drive_past_the_full_roads() {
         let tally = simulation.tally();
         assert!(aside > 0 && tally.stepped_aside > 0);
         assert_eq!(tally.arrived, 320, "{tally:?}");
-        // Every car that steps aside returns to the road, or arrives next to it.
+        // Every car that steps aside returns to the road, or ends its trip before it has returned.
         let events = simulation.take_events();
         let count = |kind| events.iter().filter(|event| event.kind == kind).count();
         assert_eq!(count(EventKind::Arrived), 320);

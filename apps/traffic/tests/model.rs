@@ -37,7 +37,7 @@ fn times(events: &[Event], kind: EventKind) -> Vec<u32> {
 #[test]
 fn a_lone_car_drives_at_the_speed_limit() {
     for tile in [1, 2, 100] {
-        // At 20 m/s: 5 s, 12.35 s, 0.05 s and 7.5 s.
+        // At 20 m/s, the links take 5 s, 12.35 s, 0.05 s and 7.5 s.
         let links = vec![
             road(0, 1, 100),
             road(1, 2, 247),
@@ -157,8 +157,8 @@ fn flow_behind_a_bottleneck_equals_its_capacity() {
 
 #[test]
 fn the_fundamental_diagram_is_triangular() {
-    // A ring of ten links of 200 m, with a storage of 40 cars each. Free flow up to 80 cars, then
-    // the backward wave.
+    // We use a ring of ten links of 200 m, each of which stores 40 cars. Up to 80 cars drive in
+    // free flow. With more cars, the backward wave limits the flow.
     for (cars, tile) in [
         (20, 1000),
         (40, 3),

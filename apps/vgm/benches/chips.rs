@@ -1,13 +1,15 @@
-//! Each chip beside ymfm on the same writes, one thread, in turns.
+//! Compares the speed of each FM chip with ymfm. Run it like this:
 //!
 //! `cargo bench -p creel-vgm --features oracle --bench chips`
 //!
-//! The writes are those of the songs that the library carries, or of the
-//! songs in the folder that `CREEL_ORACLE_SONGS` names; a chip without songs plays
-//! those of the one it is a variant of. Both sides render the
-//! same seconds; ymfm at its lowest fidelity (`Min`), in one call for each run
-//! between two writes. On chips with an SSG both sides render it: ymfm within
-//! the chip, we as edges.
+//! Both programs render the same writes on one thread, and they take turns. The writes are those of
+//! the built-in songs, or of the songs in the folder that `CREEL_ORACLE_SONGS` names. If a variant
+//! of a chip has no songs, we use those of the original chip. For example, the YM3438 plays the
+//! songs of the YM2612.
+//!
+//! ymfm renders at its lowest fidelity (`Min`), and renders all frames between two writes with as
+//! few calls as possible. If a chip has an SSG, both programs render it. ymfm renders it as a part
+//! of the chip, and we render the edges of its square waves.
 #![allow(missing_docs)]
 
 #[path = "../tests/streams/song.rs"]
@@ -42,13 +44,13 @@ use ymfm_sys::{InterfaceCallbacks, InterfaceHandler};
 
 const ROUNDS: usize = 5;
 
-/// What is taken of each song.
+/// The number of seconds that we play of each song.
 const SECONDS: u64 = 20;
 
-/// How many songs of a chip are taken.
+/// The maximum number of songs that we play per chip.
 const SONGS_MAX: usize = 4;
 
-/// Most frames a call.
+/// The maximum number of frames that we render with one call.
 const CALL: usize = 4096;
 
 const KINDS: [Kind; 13] = [
@@ -112,7 +114,7 @@ fn main() {
     }
 }
 
-/// The chip whose writes a variant can play.
+/// Returns the chip whose songs a variant can play.
 fn original(variant: Kind) -> Kind {
     match variant {
         Kind::Ym2610B => Kind::Ym2610,
@@ -130,8 +132,9 @@ fn print_row(name: &str, frames: usize, ours: f64, theirs: f64) {
     );
 }
 
-/// The SSGs of the first songs, in ticks a second: ours rendered without aliases at
-/// 44,100 Hz, ymfm's as a YM2149, whose ticks are yet to be resampled.
+/// Compares the SSGs of the first songs that have one, in ticks per second. Ours is rendered
+/// without aliases at 44,100 Hz. That of ymfm is a YM2149, which renders its ticks, and a player
+/// would still have to resample them.
 fn compare_ssg(tracks: &[Track]) {
     let has_ssg = |track: &&Track| track.kind.dividers().1.is_some();
     let chosen: Vec<&Track> = tracks.iter().filter(has_ssg).take(SONGS_MAX).collect();
@@ -153,7 +156,7 @@ fn compare_ssg(tracks: &[Track]) {
     print_row("SSG", ticks, rate(&mut ours), rate(&mut theirs));
 }
 
-/// An SSG as the player renders it.
+/// Renders an SSG in the same way as the player.
 fn hear_ssg(track: &Track) {
     let divider = track.kind.dividers().1.expect("a chip with an SSG");
     let ticks = Rate {
@@ -313,7 +316,8 @@ fn run<C>(
     }
 }
 
-/// The DAC's data beside the frames, as the player gives it.
+/// Renders a YM2612. Like the player, we pass the data of the DAC together with the frames, and not
+/// as single writes.
 fn run_with_dac(mut chip: Ym2612, track: &Track) {
     let mut frames = vec![[0; 2]; CALL];
     let mut data = Vec::new();

@@ -18,17 +18,17 @@ impl Flac {
         Err(Error::Unsupported(reason.into()))
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub fn header(&self, _: &FileTags) -> Vec<u8> {
         match *self {}
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub fn push(&mut self, _: &[[f32; 2]], _: &mut Vec<u8>) {
         match *self {}
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub fn finish(&mut self, _: &mut Vec<u8>) -> Vec<u8> {
         match *self {}
     }

@@ -65,7 +65,7 @@ mod tests {
                     "docs/guide/src/player.md",
                     "docs/guide/src/video.md",
                 ],
-                // Of other players.
+                // The flags of other players, which the documents also mention.
                 foreign: &[
                     "--loop",
                     "--fadeout-seconds",

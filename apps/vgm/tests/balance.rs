@@ -203,7 +203,8 @@ fn header_volumes_keep_album_levels_consistent() {
     let with = |fm: u16, ssg: u16| {
         let mut song = tone("YM2203").song();
         song[0x30..0x34].fill(0);
-        // The extra header follows the header: its size, no clocks, volumes after 4 bytes, 2 entries.
+        // The extra header follows the header: its size, no clocks, volumes after 4 bytes, 2
+        // entries.
         let extra = [12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 2];
         song.splice(0x100..0x100, extra);
         let volumes = [[6, 0], fm.to_le_bytes(), [0x86, 0], ssg.to_le_bytes()].concat();

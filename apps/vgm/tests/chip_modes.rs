@@ -118,8 +118,9 @@ fn opl(mut chip: impl Fm + 'static) -> Box<dyn Fm> {
     Box::new(chip)
 }
 
-/// Every chip with CSM, set up with its timer at the longest period, the writes that start CSM, the
-/// writes that start the timer without CSM, and the write that presses a key.
+/// A chip with CSM. The fields are its name, the chip with its timer at the longest period, the
+/// writes that start CSM, the writes that start the timer without CSM, and the write that presses a
+/// key.
 type Csm = (
     &'static str,
     Box<dyn Fm>,

@@ -25,10 +25,16 @@ fn decode(chip: &mut Okim6258, bytes: &[u8]) -> Vec<i32> {
 
 #[test]
 fn okim6258_adpcm_follows_the_step_table() {
-    // Worked by hand: size 16 moves by 30 for code 7 and the size climbs by 8
-    // places to 34, which moves by 34 + 17 + 8 + 4 = 63; code 8 moves down by
-    // an eighth of size 73 and the size falls by one place. Of each value,
-    // 245/256 are left at the next: -1.9 + 30, 26.9 + 63, 86.0 - 9, 73.7 - 8.
+    // We computed the values by hand:
+    //
+    // - Code 7 moves the value by 30, because the step size is 16. The size then climbs by 8 places
+    //   to 34.
+    // - The second code 7 moves it by 34 + 17 + 8 + 4 = 63. The size climbs to 73.
+    // - Code 8 moves it down by an eighth of 73, which is 9. The size falls by one place to 66.
+    // - The second code 8 moves it down by an eighth of 66, which is 8.
+    //
+    // At each code, 245/256 of the previous value remain. The values are therefore -1.9 + 30,
+    // 26.9 + 63, 86.0 - 9 and 73.7 - 8.
     let left = decode(&mut playing(0b1010), &[0x77, 0x88]);
     let values: Vec<_> = left.iter().map(|level| level >> 4).collect();
     assert_eq!(values, [28, 89, 77, 65]);

@@ -63,8 +63,9 @@ fn ymz280b_interpolates_and_pans() {
 
 #[test]
 fn ymz280b_decodes_yamaha_adpcm() {
-    // Up by 15/8 of 127; the step grows to 127 × 614 / 256 = 304; down by 1/8 of it; and 1/8 of
-    // 304 × 230 / 256 = 273 more.
+    // Code 7 moves up by 15/8 of the step 127. The step grows to 127 × 614 / 256 = 304. Code 8
+    // moves down by 1/8 of 304. The step shrinks to 304 × 230 / 256 = 273, and the second code 8
+    // moves down by 1/8 of that.
     let setup = [
         (0xFF, 0x80),
         (0, 0xFF),
@@ -89,7 +90,7 @@ fn msm5205_follows_its_pins() {
     ] {
         assert_eq!(Msm5205::new(384_000, flags, is_msm6585).rate().hz(), hz);
     }
-    // Codes of three bits are the high bits of four.
+    // A code of three bits has the effect of the four-bit code whose lowest bit is 0.
     let mut three = Msm5205::new(384_000, 2, false);
     let mut four = Msm5205::new(384_000, 6, false);
     for code in [3, 1, 7, 5, 2, 0, 4] {
@@ -98,7 +99,7 @@ fn msm5205_follows_its_pins() {
     }
     let heard = left::<7>(|out| three.render(out));
     assert_eq!(heard, left::<7>(|out| four.render(out)));
-    // 16 + 16 / 2 + 16 / 8 at first.
+    // At first the step size is 16, and code 3 (6 in four bits) moves by 16 + 16 / 2 + 16 / 8.
     assert_eq!(heard[0], (16 + 8 + 2) << 4);
     // Without a divider, only a rising clock plays a code. A reset silences the chip.
     let mut slave = Msm5205::new(384_000, 7, false);
@@ -149,8 +150,8 @@ fn es5503_oscillator_modes() {
         left::<8>(|out| es5503([1, 0]).render(out)),
         [2, 2, 2, 0, 0, 0, 0, 0]
     );
-    // When one oscillator of a pair ends, the second starts in the same frame, the first in the
-    // next.
+    // When the first oscillator of a pair ends, the second one starts in the same frame. When the
+    // second one ends, the first one starts in the next frame.
     let swapped = left::<8>(|out| es5503([3, 3]).render(out));
     assert_eq!(swapped, [2, 2, 0, -2, -2, 2, 2, 0]);
 }

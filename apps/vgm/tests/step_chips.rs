@@ -145,7 +145,8 @@ fn changes(chip: &mut dyn StepChip, ticks: u32) -> Vec<(u32, i32)> {
 
 #[test]
 fn nes_mixer_matches_resistor_networks() {
-    // 95.88 / (8128 / 15 + 100) of full scale, and of both pulses 95.88 / (8128 / 30 + 100).
+    // One pulse reaches 95.88 / (8128 / 15 + 100) of full scale, and both pulses together reach
+    // 95.88 / (8128 / 30 + 100).
     for (pulses, expected) in [(1, 4_895), (3, 8_470)] {
         let mut nes = Nes::new(1_789_773);
         write_all(
@@ -265,7 +266,8 @@ fn game_boy_frame_sequencer_runs_at_512_hz() {
         &[(0, 0x11), (1, 0x80), (2, 0xF0), (3, 0), (4, 0x84)],
     );
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
-    // 1024 + 512 = 1536, and 1536 + 768 is too much. This happens at the first clock of the sweep.
+    // The first clock of the sweep sets the pitch to 1024 + 512 = 1536. The next value would be
+    // 1536 + 768, which is beyond the limit, so the channel is silent from then on.
     assert!((last as i32 - 3 * 4_096).abs() <= 4_096, "{last}");
 }
 

@@ -313,15 +313,24 @@ impl Simulation {
         PyArray1::from_vec(py, std::mem::take(&mut self.record.trips))
     }
 
-    /// What has happened on each road since the last call, as a structured array.
+    /// The counts and times of each road since the last call, as a structured array: the cars that
+    /// entered and left it, and the time that they spent on it.
     fn take_edge_data<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyArray1<EdgeRow>> {
         let edges = self.record.take_edges(self.inner.now_ms());
         PyArray1::from_vec(py, edges)
     }
 
-    /// What cars have done in the last run, as a structured array with times in milliseconds. `kind` is 0 if a trip began, 1
-    /// if the car entered a road, 2 if it left it, 3 if the trip ended, 4 if the car stepped aside
-    /// because it was blocked for too long, 5 if it was removed, and 6 if it got another route.
+    /// The events of all cars in the last run, as a structured array with times in milliseconds.
+    ///
+    /// The field `kind` has one of these values:
+    ///
+    /// - 0: a trip began
+    /// - 1: the car entered a road
+    /// - 2: the car left a road
+    /// - 3: the trip ended
+    /// - 4: the car left the road because it was blocked for too long, and drives past full roads
+    /// - 5: the car was removed
+    /// - 6: the car got another route
     fn take_events<'py>(&mut self, py: Python<'py>) -> Bound<'py, PyArray1<Change>> {
         PyArray1::from_vec(py, std::mem::take(&mut self.record.changes))
     }
@@ -417,8 +426,9 @@ impl Simulation {
         Ok(self.inner.route_of(car).map(|path| self.names_of(&path)))
     }
 
-    /// Where a car is: ("idle", None), ("entering", ROAD), ("on road", ROAD), ("aside", ROAD) if it has
-    /// stepped aside and drives past a full road, or ("done", None).
+    /// Where a car is: ("idle", None), ("entering", ROAD), ("on road", ROAD) or ("done", None). It
+    /// is ("aside", ROAD) if the car was blocked for too long, so that it left the road and drives
+    /// past this full road.
     fn whereabouts(&mut self, car: &str) -> PyResult<(&'static str, Option<String>)> {
         let car = self.car(car)?;
         let name = |road| Some(self.network().link_name(road));

@@ -1,4 +1,4 @@
-//! What has happened on the roads and to the cars, for arrays.
+//! Records the events on the roads and of the cars, for arrays.
 
 use crate::rows::{Change, EdgeRow, TripRow};
 use creel_traffic::sim::{Event, EventKind, NO_ROAD, Simulation};
@@ -30,7 +30,7 @@ pub struct Record {
     begun: HashMap<u32, Trip>,
     /// The trips that have ended since they were last taken.
     pub trips: Vec<TripRow>,
-    /// What happened in the last step.
+    /// The events of the last step.
     pub changes: Vec<Change>,
 }
 
@@ -50,7 +50,7 @@ impl Record {
         }
     }
 
-    /// Forgets what happened in the last step.
+    /// Forgets the events of the last step.
     pub fn begin_step(&mut self) {
         self.changes.clear();
     }
@@ -155,7 +155,7 @@ impl Record {
         }
     }
 
-    /// Returns what has happened on each road since the last call.
+    /// Returns the counts and times of each road since the last call.
     pub fn take_edges(&mut self, now_ms: u32) -> Vec<EdgeRow> {
         for stay in self.stays.values_mut() {
             let edge = &mut self.edges[stay.road as usize];

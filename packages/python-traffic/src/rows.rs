@@ -35,7 +35,7 @@ pub struct TripRow {
     pub reroutes: u32,
 }
 
-/// What happened on a road.
+/// The counts and times of a road in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct EdgeRow {
@@ -47,7 +47,7 @@ pub struct EdgeRow {
     pub left: u32,
 }
 
-/// What a car did.
+/// An event of a car.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Change {

@@ -51,7 +51,10 @@ def bound_by() -> str:
 
 
 def notes() -> List[str]:
-    """Return what could not be read or contradicts itself, for example hidden control groups."""
+    """Return remarks about limits that are unreadable or contradictory, one string each.
+
+    For example, a remark says that the control groups are hidden.
+    """
     return _text(_creel.creel_notes).splitlines()
 
 

@@ -24,7 +24,7 @@ _READERS = {
 
 
 class Change(NamedTuple):
-    """What `apply` did with one library or variable."""
+    """The change that `apply` made to one library or variable."""
 
     what: str
     before: Optional[int]

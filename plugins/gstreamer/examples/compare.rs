@@ -138,7 +138,7 @@ fn measure(options: &Options, elements: &str, streams: u16, wait: u32) -> Result
             .next()
             .ok_or("the receiver ended early: see its messages above")??)
     };
-    // It is ready, and has measured itself while idle.
+    // The child prints this line when it is ready. It has then measured its CPU time while idle.
     let idle = line()?;
     let sent = send(port, streams, options.seconds)?;
     writeln!(stdin, "done")?;

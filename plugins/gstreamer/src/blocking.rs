@@ -1,8 +1,9 @@
 //! `creel-blocking-adapter`: a thread of its own for elements that block.
 //!
-//! An element that blocks must not run on a thread of a context. This one receives data on such a
-//! thread and passes it on from a thread of GStreamer. If its queue is full, the stream before it
-//! waits, and other streams of the context continue.
+//! An element that blocks must not run on a thread of a context, for example a sink that waits for
+//! the clock. The adapter receives data on a thread of a context, and passes it on from a thread of
+//! GStreamer. If its queue is full, the stream before it waits, and other streams of the context
+//! continue.
 
 use gst::glib;
 use gst::prelude::*;

@@ -35,7 +35,8 @@ pub(crate) struct Context {
     name: String,
     knobs: Knobs,
     pool: Pool,
-    /// The worker that gets the next task, before the remainder is taken.
+    /// The number of tasks so far. Its remainder by the number of workers is the index of the
+    /// worker that gets the next task.
     next: AtomicUsize,
     /// Pools of buffers, by the size of a buffer in bytes.
     memory: Mutex<HashMap<usize, gst::BufferPool>>,
@@ -174,8 +175,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Spawns a task. It is bound to a worker, because a thread that merely waits in
-    /// `Pool::block_on` must not push buffers.
+    /// Spawns a task that is bound to one worker. Otherwise a thread that waits in `Pool::block_on`
+    /// could run the task, and such a thread must not push buffers.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Task {
         let worker = self.next.fetch_add(1, Ordering::Relaxed) % self.pool.workers();
         Task(Some(self.pool.spawn_on(worker, task)))

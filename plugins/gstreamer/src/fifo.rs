@@ -31,7 +31,7 @@ pub enum Leaky {
     Downstream,
 }
 
-/// A queue's limits, or how much it contains. A limit of 0 does not count.
+/// The limits of a queue, or the size of its contents. A limit of 0 means that there is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) buffers: u32,
@@ -124,7 +124,9 @@ struct Inner {
     since: Since,
 }
 
-/// How often a queue was disturbed. A sender reads it before it decides something about its item.
+/// Counts of the interruptions and starts of a queue. A sender reads them before it decides
+/// something about its item. When it then adds the item, the queue can see whether it was
+/// interrupted or started again in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Since {
     /// The number of times that senders were interrupted.
@@ -289,7 +291,7 @@ impl Fifo {
         self.push_since(item, self.since())
     }
 
-    /// Returns how often the queue was disturbed.
+    /// Returns the current counts, for [`push_since`](Self::push_since).
     pub(crate) fn since(&self) -> Since {
         self.lock().since
     }

@@ -42,7 +42,8 @@ struct Inner {
     segment: gst::FormattedSegment<Time>,
     /// Items that are early, in order. Only a stream of a context leaves them here.
     early: VecDeque<Item>,
-    /// The result of the last item that was passed on later than it came.
+    /// The error of the last early item, which was passed on after its sender had continued. All
+    /// further items return this error to their senders.
     result: Option<gst::FlowError>,
     wakers: Vec<Waker>,
 }
@@ -54,15 +55,15 @@ pub(crate) struct Gate {
     changed: Condvar,
 }
 
-/// What a gate says about an item.
+/// The decision of a gate about an item.
 enum Verdict {
-    /// It may pass.
+    /// The item may pass now.
     Now,
-    /// It has to wait for this time.
+    /// The item has to wait for this time.
     In(Duration),
-    /// It has to wait until the state of the pipeline changes.
+    /// The item has to wait until the state of the pipeline changes.
     Unknown,
-    /// It is to be dropped, because of a flush.
+    /// The item must be dropped, because the gate is closed, for example by a flush.
     Never,
 }
 

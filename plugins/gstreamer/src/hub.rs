@@ -37,7 +37,7 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct Inner {
     sink: Option<gst::glib::WeakRef<gst::Pad>>,
-    /// Shared, so that each buffer reads it without an allocation.
+    /// The receivers. The list is shared, so that each buffer reads it without an allocation.
     receivers: Arc<Vec<Arc<Receiver>>>,
 }
 
@@ -123,7 +123,8 @@ impl Hub {
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
         let mut result = Ok(gst::FlowSuccess::Ok);
         for receiver in self.receivers().iter() {
-            // Read before the flag, so that an interruption after it is not missed.
+            // We read the counts before the flag, so that we do not miss an interruption that comes
+            // after we have read the flag.
             let since = receiver.fifo.since();
             if self.stops.load(Ordering::SeqCst) {
                 return Err(gst::FlowError::Flushing);

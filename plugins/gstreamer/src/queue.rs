@@ -344,7 +344,8 @@ impl Queue {
             let room = (limit > 0).then(|| gst::ClockTime::from_nseconds(limit));
             let max = match self.settings.get("leaky") {
                 Leaky::No => max.zip(room).map(|(max, room)| max + room),
-                // What does not fit is dropped, so that no more latency is possible.
+                // A leaky queue drops the buffers that do not fit, so it cannot compensate for more
+                // latency.
                 _ => max,
             };
             query.set(live, min + own, max.map(|max| max.max(min + own)));

@@ -318,7 +318,7 @@ impl SourceImpl for RtpDtmfSrc {
     }
 }
 
-/// What the task does.
+/// The current activity of the task.
 enum Phase {
     Idle,
     /// A key is pressed. A segment is a part of the press whose duration fits into 16 bits.
@@ -333,7 +333,7 @@ enum Phase {
         /// The duration of the whole press in ms.
         total_ms: u32,
     },
-    /// The time until the next press may begin.
+    /// The pause after a press. The next press begins when it is over.
     Pause,
 }
 

@@ -1,4 +1,4 @@
-//! What all elements have in common that push buffers from a task of a context.
+//! The common parts of all elements that push buffers from a task of a context.
 
 use gst::glib;
 use gst::prelude::*;

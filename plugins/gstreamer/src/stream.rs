@@ -44,7 +44,7 @@ const EOS_ASKED: u32 = 16;
 const FLUSHED: u32 = 32;
 /// The pad was activated, which has removed its sticky events.
 const RESTARTED: u32 = 128;
-/// The task is to end.
+/// The task must end.
 const CLOSED: u32 = 64;
 
 /// The number of steps after which the task lets other tasks run.
@@ -125,9 +125,9 @@ pub(crate) struct Stream<B> {
 }
 
 struct Shared<B> {
-    /// The flags above. Sequentially consistent: a thread that clears a flag and then takes the
-    /// lock of the body must not miss a step that began before, and the task reads the flags again
-    /// after it has taken the lock.
+    /// The flags above. We access them with sequentially consistent ordering, because a thread that
+    /// clears a flag and then takes the lock of the body must not miss a step that began before.
+    /// The task reads the flags again after it has taken the lock.
     flags: AtomicU32,
     waker: Mutex<Option<Waker>>,
     body: Mutex<Option<B>>,

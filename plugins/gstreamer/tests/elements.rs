@@ -1,4 +1,4 @@
-//! The other elements: sources, connections between pipelines, the selector and the adapter.
+//! Checks the sources, the connections between pipelines, the selector and the adapter.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The plugin as `gst-launch-1.0` and `gst-inspect-1.0` load it: what is left of pipelines by
-//! GStreamer's tracer `leaks`, and the documentation.
+//! Checks the plugin as `gst-launch-1.0` and `gst-inspect-1.0` load it. GStreamer's tracer `leaks`
+//! must report no objects after a pipeline has ended, and all elements must have documentation.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The queue: its limits, its order, and flushes.
+//! Checks the limits of the queue, the order of its items, and flushes.
 
 mod common;
 

@@ -76,8 +76,9 @@ fn change(random: &mut Random, pipeline: &gst::Pipeline) {
             let _ = pipeline.set_state(*random.pick(&STATES));
         }
         5 => {
-            // A sink alone, and then the pipeline's state again. Elements before a sink cannot be
-            // stopped alone while the sink blocks them, whichever elements they are.
+            // We change the state of a sink alone, and then set it to that of the pipeline again.
+            // We do this only with sinks. While a sink blocks the elements before it, they cannot
+            // be stopped alone, and this is also true of GStreamer's own elements.
             let sink = |element: &gst::Element| element.src_pads().is_empty();
             let children = pipeline.children();
             let sinks: Vec<_> = children.into_iter().filter(sink).collect();

@@ -1,4 +1,4 @@
-//! Datagrams that pass through the elements, on the loopback interface.
+//! Checks that datagrams pass through the elements, on the loopback interface.
 
 mod common;
 

@@ -14,7 +14,7 @@ use creel_stats::{Estimate, Verdict};
 pub struct CaseView<'a> {
     /// The name of the case.
     pub name: &'a str,
-    /// The subjects, the recommended one first.
+    /// The subjects. The recommended one is the first.
     pub subjects: Vec<SubjectView<'a>>,
     /// The noise floor of the case: how far noise alone moves a ratio from one, as a logarithm. It
     /// is `None` without an A/A control.

@@ -27,7 +27,7 @@ pub struct Workload {
     pub name: &'static str,
     /// A description in one line.
     pub about: &'static str,
-    /// Returns the cases for a setting, the most important first.
+    /// Returns the cases for a setting. The most important case comes first.
     pub cases: fn(&Setting) -> anyhow::Result<Vec<Case>>,
 }
 
@@ -128,7 +128,7 @@ pub fn names() -> Vec<&'static str> {
     ALL.iter().map(|workload| workload.name).collect()
 }
 
-/// Former names of workloads, each with the current name.
+/// The former names of workloads. An entry is the former name and the current name.
 ///
 /// The command line accepts a former name for one more version. Reports keep the former names,
 /// because docs/schema.md promises that a printed value does not change.

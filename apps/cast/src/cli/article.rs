@@ -1,8 +1,9 @@
-//! What the article about GStreamer's threadshare measures, for `evaluate --article`.
+//! The points that `evaluate --article` measures, which are those of the article about GStreamer's
+//! threadshare.
 //!
-//! Its programs measure three sinks within one process, and a sender and a receiver over UDP. We
-//! measure the same numbers of streams and buffers with the same waits. A context waits 20 ms, and
-//! the first 20 s of the sinks are left out.
+//! The programs of the article measure three sinks within one process, and a sender and a receiver
+//! over UDP. We measure the same numbers of streams and buffers with the same waits. A context
+//! waits 20 ms. The first 20 s of the sinks are left out.
 
 use super::evaluate::{Point, Subject};
 use creel_cast::stream::SinkMode;
@@ -19,7 +20,7 @@ const UDP_STREAMS: [usize; 5] = [100, 200, 300, 400, 500];
 const UDP_BUFFERS: [usize; 2] = [5_000, 10_000];
 const UDP_RAMP_UP: Duration = Duration::from_secs(1);
 
-/// Returns all points, those of the sinks first.
+/// Returns all points. Those of the sinks come first.
 pub fn points() -> Vec<Point> {
     let names = SinkMode::ALL.into_iter();
     let sinks = names.filter(|(_, mode)| SINKS.contains(mode));

@@ -72,7 +72,9 @@ pub struct Evaluate {
     /// Measure UDP only
     #[arg(long, requires = "udp", help_heading = "What to measure")]
     only_udp: bool,
-    /// Write parked.svg, cpu.svg, and a latency diagram each for mutexes, tasks and UDP to this folder
+    /// Write the diagrams as SVG files to DIR: parked.svg, cpu.svg, and one file with the latencies
+    /// of each kind of sink (latency-mutex.svg, latency-task.svg, latency-slot.svg,
+    /// latency-udp.svg)
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     svg: Option<PathBuf>,
     /// Write the table and the diagrams to FILE, as one HTML page
@@ -144,8 +146,8 @@ struct Rows {
     rows: Vec<Row>,
 }
 
-/// A chart: its file name, the label of its axis, the part of the names of its rows, and the value
-/// of a row.
+/// A chart: its file name, the label of its vertical axis, a text that the sinks of its rows have
+/// in their names, and a function that returns the value of a row.
 type Measure = (&'static str, &'static str, &'static str, fn(&Row) -> f64);
 
 /// The latencies of mutexes are a thousandth of those of tasks, so they have charts of their own.

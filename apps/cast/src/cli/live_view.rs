@@ -94,7 +94,8 @@ const fn name(title: &'static str, width: usize, value: fn(&Row) -> Value) -> Co
     }
 }
 
-/// The columns, the most important ones first, because a narrow screen shows only some of them.
+/// The columns. The most important ones come first, because a narrow screen shows only some of
+/// them.
 const COLUMNS: [Column; 20] = [
     name("stream", 7, |row| Value::Count(row.report.stream as u64)),
     name("SSRC", 8, |row| {
@@ -193,8 +194,8 @@ impl View {
         });
     }
 
-    /// Returns the columns that fit. The column by which the rows are sorted is one of them, and the
-    /// number of the stream as well.
+    /// Returns the columns that fit. They include the number of the stream and the column by which
+    /// the rows are sorted.
     fn visible(&self, width: usize) -> Vec<usize> {
         let fit = |first: usize| {
             let mut room = width;

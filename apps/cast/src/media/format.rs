@@ -2,7 +2,8 @@
 //! type.
 //!
 //! Source: RFC 3551 section 6 (the static payload types, and G.722's clock of 8,000), RFC 3190
-//! (L24), RFC 7587 (Opus), RFC 4733 (telephone events), RFC 2198 (redundant packets).
+//! (L24), RFC 7587 (Opus), RFC 4733 (telephone events), RFC 3389 (comfort noise), RFC 2198
+//! (redundant packets).
 
 use std::fmt;
 use std::str::FromStr;

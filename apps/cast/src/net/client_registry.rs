@@ -77,8 +77,8 @@ impl ClientRegistry {
         self.streams[stream].clone()
     }
 
-    /// Returns the first address of each client, those with IPv4 addresses first, in the order in
-    /// which the clients were added.
+    /// Returns the first address of each client. IPv4 addresses come before IPv6 addresses. Within
+    /// a family, the clients are in the order in which they were added.
     pub fn list(&self) -> Vec<SocketAddr> {
         self.streams.first().map(Clients::list).unwrap_or_default()
     }

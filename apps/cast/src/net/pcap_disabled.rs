@@ -24,7 +24,7 @@ pub(crate) struct CaptureSummary {
 enum Never {}
 
 impl CaptureSummary {
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub(crate) fn warnings(&self, _: &Path) -> Vec<String> {
         match self.never {}
     }
@@ -56,12 +56,12 @@ impl CaptureWriter {
         Err(needs_formats(path))
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub(crate) fn write(&self, _: Duration, _: &[u8], _: SocketAddr, _: SocketAddr) {
         match self.0 {}
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub(crate) fn finish(self) -> Option<String> {
         match self.0 {}
     }

@@ -31,7 +31,7 @@ const VXLAN_GPE: u16 = 4_790;
 const GENEVE: u16 = 6_081;
 const GTP_U: u16 = 2_152;
 
-/// What a packet contains.
+/// The innermost content of a packet, after the headers of all tunnels were removed.
 pub(super) enum Inner<'a> {
     /// A UDP datagram with its header, and its addresses.
     Udp {
@@ -276,7 +276,8 @@ fn tunnel_over_udp(datagram: &[u8]) -> Option<Step<'_>> {
         (GTP_U, [head, 0xff, ..]) if head >> 5 == 1 => {
             let mut at = 8;
             if head & 0x07 != 0 {
-                // The optional fields, and extension headers whose lengths count words.
+                // We skip the optional fields and the extension headers. The length of an extension
+                // header is in words of four bytes.
                 let mut next = *body.get(11)?;
                 at = 12;
                 while next != 0 {
@@ -298,13 +299,13 @@ fn gre(bytes: &[u8]) -> Option<Step<'_>> {
     let optional = [0x80, 0x20, 0x10].map(|flag| usize::from(flags & flag != 0) * 4);
     let mut rest = bytes.get(4 + optional.iter().sum::<usize>()..)?;
     if version == 1 {
-        // PPTP has an acknowledgement as well, and PPP inside.
+        // In version 1, which PPTP uses, an acknowledgement number can follow. The content is PPP.
         rest = rest.get(usize::from(bytes[1] & 0x80 != 0) * 4..)?;
         return Some(Step::Into(Link::Ppp, rest));
     }
     Some(match kind {
         BRIDGED_ETHERNET => Step::Into(Link::Ethernet, rest),
-        // Mirrored traffic (ERSPAN), types II and III.
+        // This and the next two cases are mirrored traffic: ERSPAN of type II, I and III.
         0x88be if flags & 0x10 != 0 => Step::Into(Link::Ethernet, rest.get(8..)?),
         0x88be => Step::Into(Link::Ethernet, rest),
         0x22eb => Step::Into(Link::Ethernet, rest.get(12..)?),

@@ -45,8 +45,8 @@ fn family_index(address: SocketAddr) -> usize {
 }
 
 impl Clients {
-    /// Returns all receivers, those with IPv4 addresses first, in the order in which they were
-    /// added.
+    /// Returns all receivers. IPv4 addresses come before IPv6 addresses. Within a family, the
+    /// receivers are in the order in which they were added.
     pub fn list(&self) -> Vec<SocketAddr> {
         lock(&self.0).concat()
     }

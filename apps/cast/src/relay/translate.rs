@@ -189,23 +189,25 @@ fn feedback(
     }
     let len = fields.0.len();
     match (kind, format) {
-        // Missing packets, as a number and a bit mask of those after it.
+        // The entries list missing packets. An entry has a sequence number, and a bit mask for the
+        // packets after it.
         (TRANSPORT_FEEDBACK, 1 | 7) => {
             for at in (12..len).step_by(4) {
                 fields.replace_half(at, |number| translator.sequence(media, number))?;
             }
         }
-        // Bit rates, requests for a key frame and trade-offs, eight bytes per stream.
+        // The entries are bit rates, requests for a key frame, or trade-offs. An entry has eight
+        // bytes and begins with the SSRC of its stream.
         (TRANSPORT_FEEDBACK, 3 | 4) | (PAYLOAD_FEEDBACK, 4..=6) => {
             for at in (12..len).step_by(8) {
                 fields.replace(at, |ssrc| translator.media(ssrc))?;
             }
         }
-        // The congestion marks up to a packet.
+        // The feedback counts congestion marks up to the packet with this number.
         (TRANSPORT_FEEDBACK, 8) => {
             fields.replace(12, |it| translator.highest_sequence(media, it))?;
         }
-        // An estimate of the bandwidth, with the streams that it is about.
+        // This is an estimate of the bandwidth (REMB). The SSRCs of its streams follow.
         (PAYLOAD_FEEDBACK, 15) if fields.0.get(12..16) == Some(b"REMB") => {
             let streams = usize::from(*fields.0.get(16)?);
             for n in 0..streams {
@@ -240,20 +242,21 @@ fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option
             return None;
         }
         match kind {
-            // Lost, duplicate, received or discarded packets, and a summary of a range of packets.
+            // These blocks are about a range of packets: which of them were lost, duplicate,
+            // received or discarded, or a summary of them.
             1 | 2 | 3 | 6 | 10 | 25 => {
                 let media = fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
                 for number in [at + 8, at + 10] {
                     fields.replace_half(number, |it| translator.sequence(media, it))?;
                 }
             }
-            // The delays since the last reports of several receivers.
+            // The block has the delays since the last reports of several receivers.
             5 => {
                 for part in (at + 4..end).step_by(12) {
                     fields.replace(part, |ssrc| translator.media(ssrc))?;
                 }
             }
-            // The packets to which the other blocks about a stream apply.
+            // The block says to which packets the other blocks about a stream apply.
             14 => {
                 let media = fields.replace(at + 4, |ssrc| translator.media(ssrc))?;
                 fields.replace_half(at + 10, |it| translator.sequence(media, it))?;
@@ -261,7 +264,7 @@ fn extended(fields: &mut Fields<'_>, translator: &mut impl Translator) -> Option
                     fields.replace(number, |it| translator.highest_sequence(media, it))?;
                 }
             }
-            // A time.
+            // The block has only a time, and no SSRC.
             4 => {}
             // The quality of a call, and all newer blocks, begin with the stream that they are
             // about.

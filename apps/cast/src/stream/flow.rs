@@ -26,7 +26,7 @@ impl<S: Source, P: Push> Stream<S, P> {
         }
     }
 
-    /// Returns the way to the sink.
+    /// Returns the object that passes buffers to the sink.
     pub fn into_push(self) -> P {
         self.push
     }

@@ -13,8 +13,8 @@ const ROUNDS_LEAST: usize = 4;
 const ROUNDS_MOST: usize = 40;
 /// Settings whose times differ by less than this factor count as equally fast.
 const EQUAL: f64 = 1.03;
-/// A setting is slower beyond doubt if its fastest run takes this factor longer than the slowest run
-/// of another. With two or three runs, the interval of a ratio is too wide to show even that.
+/// A setting is slower beyond doubt if its fastest run takes this factor longer than the slowest
+/// run of another. With two or three runs, the interval of a ratio is too wide to show even that.
 const CLEAR: f64 = 2.0;
 /// A cheaper setting is worth a change only if it saves this share of the CPU time.
 const SAVES: f64 = 0.1;
@@ -107,7 +107,7 @@ pub fn is_decided(all: &[Runs]) -> bool {
         return true;
     }
     let base = &all[fastest(all)];
-    // The interval of each setting is then either inside of the tolerance or outside of it.
+    // A setting is clear if the interval of its ratio does not contain the limit `EQUAL`.
     let is_clear = |runs: &Runs| {
         let ratio = runs.ratio(base).and_then(|r| Some((r.low?, r.high?)));
         ratio.is_some_and(|(low, high)| high <= EQUAL || low > EQUAL)
@@ -115,8 +115,9 @@ pub fn is_decided(all: &[Runs]) -> bool {
     rounds > ROUNDS_LEAST && open().all(is_clear)
 }
 
-/// Returns the setting to recommend: of the equally fast ones that do not cost more CPU time than
-/// others, the first. Simple settings come first, beginning with the program as it is, which counts
+/// Returns the setting to recommend. It is one of the settings that are as fast as the fastest. We
+/// leave out those that cost more CPU time than another of them, and take the first of the rest,
+/// because simple settings come first. The very first one is the program without creel. It counts
 /// as equally fast unless it is slower beyond noise.
 pub fn best(all: &[Runs]) -> usize {
     let first = fastest(all);

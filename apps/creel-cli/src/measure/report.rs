@@ -392,7 +392,8 @@ pub fn chart(all: &[Measured], plot: Plot) -> Chart {
     }
 }
 
-/// A curve for each command of a matrix; x is the number in its settings, or else its place.
+/// Returns a curve for each command of a matrix. The x of a point is the first number in its
+/// settings. If there is none, x is the position of the point.
 fn scan(all: &[Measured]) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
     let mut point = None;

@@ -72,7 +72,7 @@ pub struct RunRequest {
     #[serde(default)]
     pub mask: Option<String>,
     pub show_stderr: bool,
-    /// The file for stdin, or `None` for an empty one.
+    /// The file for stdin, or `None` for an empty stdin.
     pub input: Option<PathBuf>,
     pub output: Where,
     /// The file for stdout and stderr, if we search the output.
@@ -222,7 +222,7 @@ fn run(
     })
 }
 
-/// Narrows the mask of this thread. Returns the mask before, if it changes.
+/// Narrows the mask of this thread. Returns the previous mask if it has set another one.
 fn narrow(mask: Option<&str>) -> Result<Option<CpuSet>> {
     let Some(mask) = mask else {
         return Ok(None);

@@ -47,8 +47,8 @@ pub fn pair(all: &mut [Measured]) {
     }
 }
 
-/// Returns the commands with the fastest first, by their mean wall time. Each is still compared with
-/// the same command.
+/// Returns the commands with the fastest first, by their mean wall time. Each is still compared
+/// with the same command.
 pub fn by_time(all: &[Measured]) -> Vec<Measured> {
     let mean = |m: &Measured| {
         let summary = m.values(WALL).and_then(|walls| Summary::of(&walls));
@@ -64,7 +64,7 @@ pub fn by_time(all: &[Measured]) -> Vec<Measured> {
     sorted.collect()
 }
 
-/// What to do with an existing file.
+/// The treatment of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Replace,

@@ -59,7 +59,8 @@ fn search<'t>(known: &[&'t str], file: &File, begin: u64, length: u64) -> Vec<&'
 /// The tables of a program, which we read on demand.
 pub type Tables<'f> = ElfStream<AnyEndian, &'f File>;
 
-/// Reads only the names, because a program that exports its symbols has megabytes of them.
+/// Returns the names of the shared libraries that the program needs. We read only these names and
+/// not the whole table of names, because it has megabytes if the program exports its symbols.
 pub fn needed(tables: &mut Tables, file: &File) -> Option<Vec<String>> {
     const NAME_MAX: usize = 256;
     let dynamic = tables.dynamic().ok()??;

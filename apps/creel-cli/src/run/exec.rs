@@ -70,8 +70,8 @@ pub fn failure(path: &Path, error: Errno) -> Failure {
     Failure::new(code, format!("cannot run {program}: {why}"))
 }
 
-/// Explains why starting a command failed, with the exit codes of [`failure`]. `program` is its first
-/// word.
+/// Explains why starting a command failed, with the exit codes of [`failure`]. `program` is its
+/// first word.
 pub fn start_failure(program: &OsStr, error: &io::Error) -> anyhow::Error {
     match executable::find(program) {
         Ok(path) => {

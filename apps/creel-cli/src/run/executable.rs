@@ -86,9 +86,9 @@ pub struct InterpreterFault {
 /// The largest number of interpreters of interpreters that the kernel accepts.
 const INTERPRETERS_MAX: usize = 5;
 
-/// Returns why the interpreter of a program cannot be executed, or `None` if it can. The interpreter
-/// is the program in the `#!` line of a script, or the loader that an ELF file names. It may need an
-/// interpreter itself.
+/// Returns why the interpreter of a program cannot be executed, or `None` if it can. The
+/// interpreter is the program in the `#!` line of a script, or the loader that an ELF file names.
+/// It may need an interpreter itself.
 pub fn interpreter_fault(path: &Path) -> Option<InterpreterFault> {
     let mut program = path.to_owned();
     for _ in 0..INTERPRETERS_MAX {
@@ -137,8 +137,8 @@ fn shown(path: &Path) -> String {
     text.chars().flat_map(char::escape_default).collect()
 }
 
-/// Returns whether a file that the kernel does not execute is not a text, so that a shell cannot run
-/// it either.
+/// Returns whether a file that the kernel does not execute is not a text, so that a shell cannot
+/// run it either.
 pub fn is_binary(path: &Path) -> bool {
     head(path).contains(&0)
 }

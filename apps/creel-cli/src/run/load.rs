@@ -14,13 +14,14 @@ const FREE: f64 = 0.5;
 /// The share of the last ten seconds in which some thread waited for a CPU, in percent, above which
 /// the machine is busy.
 const PRESSURE_MAX: f64 = 25.0;
-/// The number of samples of the runnable threads, and the time between two samples. One sample
-/// alone would often count a daemon that has just woken up.
+/// The number of samples of the runnable threads. One sample alone would often count a daemon that
+/// has just woken up.
 const SAMPLES: u32 = 5;
+/// The time between two samples.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Returns the load of other programs, in CPUs, if it leaves no CPU for each of `workers` threads on
-/// a machine with `cpus` CPUs.
+/// Returns the load of other programs, in CPUs, if it leaves no CPU for each of `workers` threads
+/// on a machine with `cpus` CPUs.
 pub fn contention(workers: usize, cpus: usize) -> Option<f64> {
     let loadavg = || fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let minute = average(&loadavg()).unwrap_or(0.0);

@@ -198,14 +198,14 @@ fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
 }
 
 impl Request {
-    /// Returns whether a wish needs a readable machine.
+    /// Returns whether the user wants a narrower mask. Only a readable machine makes that possible.
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }
 
-    /// Reads the machine, with as much detail as the wishes need. On a large machine, caches and
-    /// NUMA nodes cost reading thousands of files, and for most programs the number of cores is
-    /// enough.
+    /// Reads the machine, with as much detail as the request needs. The number of cores is enough
+    /// for most programs. To know the caches and NUMA nodes as well, we would read thousands of
+    /// files on a large machine.
     fn machine(&self) -> Result<Machine, creel_topology::Error> {
         if self.narrows() || self.gc || self.explained || self.worker_memory.is_some() {
             Machine::detect()

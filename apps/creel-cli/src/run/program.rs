@@ -419,8 +419,8 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     (Runtime::Unknown, "it contains no known runtime".into())
 }
 
-/// Returns whether the program accepts options of the Java virtual machine. The name of the file
-/// after resolving all links decides, because the tools of the JDK differ only in their code.
+/// Returns whether the program accepts options of the Java virtual machine. All tools of the JDK
+/// link the same library, so only the name of the file tells. We use the name after all links.
 fn is_java(names: &[String]) -> bool {
     let real = names.last().map(String::as_str).unwrap_or_default();
     ["java", "javaw"]

@@ -332,8 +332,9 @@ fn libraries_of(list: &[(&'static str, &str)], n: usize) -> Advice {
 /// Returns the advice for the libraries of Python.
 ///
 /// If only the mask limits the program, OpenMP and BLAS see it themselves. We set nothing for them
-/// then, because joblib's guard against nested pools works only without variables. The guard is
-/// worth more than counting the hardware threads of a core as one.
+/// then, because joblib's guard against nested pools works only without variables. Our number would
+/// be better in one way, because it counts the hardware threads of a core as one. The guard is
+/// worth more than that.
 ///
 /// OpenMP and BLAS do not see a quota. If one limits the program, we set the variable of OpenMP,
 /// which BLAS and numexpr read as well. joblib's guard still gives BLAS and numexpr a smaller

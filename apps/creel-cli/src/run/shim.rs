@@ -2,8 +2,8 @@
 //!
 //! The dynamic loader needs a file. We keep one in the cache folder of the user, because this
 //! process becomes the program and cannot remove a temporary file afterwards. Another user must not
-//! be able to replace it, so we use a file only if it belongs to this user, nobody else may write to
-//! it, and it has the contents that we expect.
+//! be able to replace it, so we use a file only if it belongs to this user, nobody else may write
+//! to it, and it has the contents that we expect.
 
 use creel_console::AtomicFile;
 use std::{
@@ -36,7 +36,8 @@ pub fn library() -> Result<PathBuf, String> {
         }
     }
     Err(format!(
-        "--shim has no effect: cannot write the library ({})",
+        "--shim has no effect: cannot write the library ({}). Set XDG_CACHE_HOME to a folder in \
+         which only you may write",
         reasons.join("; ")
     ))
 }
@@ -49,7 +50,7 @@ fn beside() -> Option<PathBuf> {
     places.find(|place| place.exists())
 }
 
-/// Returns the folders in which we may keep the library, the best first.
+/// Returns the folders in which we may keep the library. The best one is first.
 fn folders() -> Vec<PathBuf> {
     let absolute = |name: &str| {
         env::var_os(name)
@@ -58,8 +59,8 @@ fn folders() -> Vec<PathBuf> {
     };
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let runtime = absolute("XDG_RUNTIME_DIR");
-    // The name contains the user, because others may own the same name. The checks of `installed`
-    // reject a folder of theirs.
+    // All users share the folder for temporary files, so the name contains the id of the user.
+    // Another user may still create a folder with this name, but `installed` rejects that folder.
     let user = nix::unistd::getuid();
     let temporary = env::temp_dir().join(format!("creel-{user}"));
     let own = [cache, runtime].into_iter().flatten();
@@ -95,7 +96,8 @@ fn is_private(data: &fs::Metadata) -> bool {
     data.uid() == nix::unistd::getuid().as_raw() && data.mode() & 0o022 == 0
 }
 
-/// Returns a number for the contents. It distinguishes versions, and is not a check.
+/// Returns a number for the contents. It only distinguishes versions. `installed` compares the
+/// contents themselves.
 fn digest(bytes: &[u8]) -> u64 {
     // This is FNV-1a.
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {

@@ -457,7 +457,7 @@ mod tests {
         let mut line = [0; 5];
         let mut out = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();
-        // It may still be on its way into its sleep.
+        // The child may still need some CPU time before it sleeps.
         std::thread::sleep(Duration::from_millis(100));
         sampler.sample();
         let busy = ran(&sampler.interval());

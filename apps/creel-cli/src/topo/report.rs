@@ -1,4 +1,5 @@
-//! The machine as JSON, and as CSV with one row per PU. A field keeps its name and its meaning.
+//! The machine as JSON, and as CSV with one row per PU. A field keeps its name and its meaning in
+//! later versions.
 
 use creel_console::document::{BudgetFields, MachineFields, SCHEMA};
 use creel_console::machine::{View, WorkerPlacement};

@@ -1,5 +1,5 @@
-//! Programs that `--shim` must leave able to start: programs for musl, static programs, and
-//! programs for other processors.
+//! Checks that programs still start with `--shim`: programs for musl, static programs, and programs
+//! for other processors.
 
 use crate::CREEL;
 use std::{

@@ -239,7 +239,7 @@ fn a_mask_of_a_wrapper_is_counted() {
         let found = explained(words);
         assert!(found.contains("CARGO_BUILD_JOBS=1:"), "{words:?}: {found}");
     }
-    // Not these: the CPU is not ours, or the number is the user's.
+    // This CPU does not belong to our own mask, so the mask of the wrapper does not count.
     let found = explained(&["taskset", "-c", "4000", "cargo"]);
     assert!(!found.contains("a wrapper narrows"), "{found}");
 }

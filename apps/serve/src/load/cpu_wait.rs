@@ -1,4 +1,4 @@
-//! How long the load itself waited for a CPU.
+//! Measures how long the load itself waited for a CPU.
 //!
 //! A load generator that gets no CPU reads answers late. Its connections then seem to wait for the
 //! service, although the answers are already there. The time in the run queue of the OS shows

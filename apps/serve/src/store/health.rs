@@ -1,4 +1,4 @@
-//! Whether the store works, why it does not, and the lines on stderr that report a change.
+//! Tracks whether the store works and why it does not. Reports changes on stderr.
 //!
 //! An outage begins when a write fails and ends when a write succeeds. We write one line when it
 //! begins and one when it ends. A line in between reports a different reason, for example if a
@@ -13,7 +13,8 @@ use creel_console::output;
 
 use crate::metrics::Metrics;
 
-/// How long a reason that a returning server may report must last before we write a line for it.
+/// The time for which a passing reason must last before we write a line for it. See
+/// [`Reason::is_passing`].
 const LASTING: Duration = Duration::from_secs(5);
 
 /// The kind of a store's error. It is the label `reason` in the metrics.

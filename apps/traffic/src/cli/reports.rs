@@ -52,7 +52,8 @@ pub struct ReportFlags {
     /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
-    /// Use intervals of TIME in edge data and turn counts. As in all flags, a number without a unit is in seconds
+    /// Use intervals of TIME in edge data and turn counts. As in all flags, a number without a unit
+    /// is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 300, value_parser = seconds::<1, 1_000_000>)]
     interval: u32,
     /// Report only what happens at or after TIME

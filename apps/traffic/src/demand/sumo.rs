@@ -264,7 +264,10 @@ impl Reading<'_> {
                 None => Ok(None),
                 Some(name) => match self.junctions.get(&name) {
                     Some(&junction) => Ok(Some(junction)),
-                    None => Err(format!("the network has no junction {name}")),
+                    None => Err(format!(
+                        "the network has no junction {name}. fromJunction and toJunction must be \
+                         ids of junctions in the network file"
+                    )),
                 },
             };
             if !(is_there(&from) && is_there(&to)) {

@@ -11,13 +11,15 @@ pub struct Program {
     /// The green phase of each approach, as times within the cycle. The start is included, the end
     /// is not.
     pub greens: Vec<(Ms, Ms)>,
-    /// The further green phases of approaches that have several per cycle, by approach.
+    /// More green phases, for approaches that have several per cycle. Each entry has the number of
+    /// its approach.
     pub further_greens: Vec<(u8, (Ms, Ms))>,
 }
 
 impl Program {
-    /// Returns a program in which the approaches have green one after another, with 3 s between
-    /// them. `cycle_ms` must be at least 12,000.
+    /// Returns a program in which the approaches have green one after another. The cycle is divided
+    /// into equal parts, one per approach. Each part ends with 3 s without green, or with half of
+    /// the part if it is shorter than 6 s.
     pub fn fixed_time(approaches: u8, cycle_ms: Ms) -> Self {
         let part = cycle_ms / Ms::from(approaches.max(1));
         let green = |i: u8| {

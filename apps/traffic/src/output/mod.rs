@@ -50,8 +50,9 @@ impl Labels<'_> {
         escaped(&self.network.link_name(link)).into_owned()
     }
 
-    /// Returns the free-flow time that a link has had since the last call of [`Report::take`].
-    /// There is only one such time, because a speed changes only between two steps.
+    /// Returns the free-flow time of a link, which is the travel time of a car that nothing holds
+    /// up. It has been the same for all events since the last call of [`Report::take`], because a
+    /// speed can change only between two steps.
     fn free_flow_ms(&self, link: u32) -> Ms {
         match self.simulation {
             Some(simulation) => simulation.current_free_flow_ms(link),

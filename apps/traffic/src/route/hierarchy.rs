@@ -20,9 +20,10 @@ pub(super) struct Hierarchy {
     pub first: Vec<u32>,
     /// The higher rank of each arc, in ascending order for each rank.
     pub head: Vec<u32>,
-    /// The arcs from lower ranks to each rank: the first one of each rank, and the lower rank and
-    /// the arc of each.
+    /// The index in `below` of each rank's first entry, plus one entry for the end.
     first_below: Vec<u32>,
+    /// The arcs that lead to each rank from lower ranks. An entry is the lower rank and the index
+    /// of the arc.
     below: Vec<(u32, u32)>,
 }
 

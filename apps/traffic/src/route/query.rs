@@ -1,10 +1,10 @@
 //! Shortest paths to one junction, or from one junction.
 //!
 //! A query keeps the distances between its *centre* and the junctions that it has met. If the next
-//! path has the same centre, it needs hardly more than a walk along the path. If a caller has many
-//! trips, it sorts them by destination and announces several destinations at once, because one pass
-//! over the hierarchy then computes the distances of all junctions from all of them (PHAST,
-//! Delling and others).
+//! path has the same centre, it needs hardly more than a walk along the path. A caller with many
+//! trips should therefore sort them by destination. It can also announce several destinations at
+//! once. One pass over the hierarchy then computes the distances of all junctions to all of these
+//! destinations (PHAST, Delling and others).
 
 use super::hierarchy::{FAR, Hierarchy, Weights};
 use super::{Router, Search};

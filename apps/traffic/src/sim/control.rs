@@ -24,7 +24,9 @@ pub enum Whereabouts {
     Entering(u32),
     /// The car is on this link.
     OnRoad(u32),
-    /// The car has stepped aside and drives past this link.
+    /// The car was blocked for longer than [`Physics::stuck_ms`](crate::network::Physics), so it
+    /// has left the road. It drives past this link without using its storage, and returns to the
+    /// road where there is room.
     Aside(u32),
     /// The car has ended its last trip, or it was removed.
     Done,
@@ -125,8 +127,8 @@ impl Simulation {
             - 1
     }
 
-    /// Returns the free-flow travel time of a link, which is longer than that of the network after
-    /// [`set_speed`](Self::set_speed).
+    /// Returns the current free-flow travel time of a link. After [`set_speed`](Self::set_speed),
+    /// it can be longer than that of the network. It is 0 if the link does not exist.
     pub fn current_free_flow_ms(&self, link: u32) -> Ms {
         match self.entry_of(link) {
             Ok((tile, entry)) => self.tiles[tile].entries[usize::from(entry)].free_flow_ms(),
@@ -134,8 +136,9 @@ impl Simulation {
         }
     }
 
-    /// Returns the speed limit of a link in metres per second, which is lower than that of the
-    /// network after [`set_speed`](Self::set_speed). It is 0 if the link does not exist.
+    /// Returns the current speed limit of a link in metres per second. After
+    /// [`set_speed`](Self::set_speed), it can be lower than that of the network. It is 0 if the
+    /// link does not exist.
     pub fn current_speed(&self, link: u32) -> f64 {
         let Some(road) = self.network.links().get(link as usize) else {
             return 0.0;
@@ -460,8 +463,9 @@ impl Tile {
         self.set_timer(RETRY, exit, now, None);
     }
 
-    /// Before the car at a place of a queue changes or disappears: if it is the first one, it stops
-    /// waiting for its next link. If another car will be the first one, that car tries to cross.
+    /// Prepares the queue of a link for a change of one of its cars, or for its removal. If the car
+    /// is the first one of the queue, it stops waiting for its next link, and the first car of the
+    /// queue tries to cross in the next step.
     fn release(&mut self, exit: u16, car: u32, now: Ms) {
         let record = self.exits[usize::from(exit)];
         if self.cars[record.last].next != car {

@@ -1,8 +1,8 @@
 //! Routes of cars that have been rerouted.
 //!
 //! Plans are shared. We therefore store new routes here, at places beyond those of all plans. A
-//! detour consists of words with turns, followed by a word that leads back to the
-//! place in the plans at which the trip ends.
+//! detour consists of words with turns, followed by a word that leads back to the place in the
+//! plans at which the trip ends.
 
 use super::Rules;
 use crate::random::Stream;
@@ -43,8 +43,8 @@ impl Detours {
         self.words.len() > COLLECT_FROM.max(2 * self.used)
     }
 
-    /// Returns the detours with a note that all of them are in use, after the unused ones were
-    /// removed.
+    /// Records that all of these detours are in use, because the caller has just removed the
+    /// others. [`is_full`](Self::is_full) then compares later sizes with this one.
     pub fn collected(mut self) -> Self {
         self.used = self.words.len();
         self

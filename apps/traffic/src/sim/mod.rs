@@ -85,8 +85,10 @@ pub struct Tally {
     /// The time that cars have waited at the ends of links and in entry queues. It excludes cars
     /// that are still waiting, see [`Simulation::delay_seconds`].
     pub delay_ms: u64,
-    /// The time that cars have spent on links: the sum of the times at which cars left, minus the
-    /// times at which they entered. Cars that are still on a link are missing their second time.
+    /// The time that cars have spent on links. We subtract the current time when a car enters a
+    /// link, and add it when the car leaves. The part of a car that is still on a link is therefore
+    /// incomplete until we add the present time, see
+    /// [`vehicle_seconds`](Simulation::vehicle_seconds).
     vehicle_ms: i64,
     /// The number of cars that wait at the ends of links.
     waiting: i64,

@@ -293,8 +293,8 @@ impl Tile {
     }
 
     /// Removes a car from the list of cars that approach the end of a watched link, because it has
-    /// arrived. The car is usually the first one. It can be another one only if the speed of the
-    /// link has changed.
+    /// arrived or is removed from the simulation. A car that arrives is the first one of the list,
+    /// unless the speed of the link has changed. A removed car can be anywhere in the list.
     pub fn unwatch(&mut self, exit: u16, car: u32) {
         let slot = self.right_of_way.watched[usize::from(exit)];
         let approaching = &mut self.approaching[usize::from(slot)];

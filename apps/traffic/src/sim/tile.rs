@@ -100,8 +100,8 @@ impl Tile {
         std::hint::black_box(all.fold(touched, Ms::wrapping_add));
     }
 
-    /// Runs the tile from `from` to `until`. Messages to other tiles go
-    /// into `mail`, by neighbour.
+    /// Runs the tile from `from` to `until`. Messages to other tiles go into `mail`, which has one
+    /// list per neighbour.
     pub fn run(&mut self, from: Ms, until: Ms, rules: &Rules, mail: &mut [Vec<Message>]) {
         let end = until.div_ceil(SLOT_MS);
         let mut slot = from / SLOT_MS;

@@ -1,5 +1,5 @@
-//! Replaces `archive.rs` if the feature `formats` is off. Opening an archive fails, so no song comes
-//! from one.
+//! Replaces `archive.rs` if the feature `formats` is off. Opening an archive fails, so no song
+//! comes from one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -38,12 +38,12 @@ pub fn list(_: &Path, _: Kind, _: Option<Arc<[u8]>>) -> Result<Listed> {
 }
 
 impl Packed {
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     pub fn archive(&self) -> &Path {
         match self.never {}
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Packed {
         match self.never {}
     }
 
-    /// Is never called.
+    /// Cannot be called, because this type has no values.
     ///
     /// # Errors
     ///

@@ -206,7 +206,7 @@ impl Cost {
 /// A plan of songs to render.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// The songs to render, the slowest first.
+    /// The songs to render. The one that takes longest comes first.
     pub units: Vec<Unit>,
     /// Paths that cannot be rendered, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,

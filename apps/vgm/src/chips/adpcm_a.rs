@@ -67,7 +67,7 @@ struct Voice {
     address: u32,
     byte: u8,
     second_nibble: bool,
-    /// The sample, 12 bits, wrapping.
+    /// The current sample. It has 12 bits, and wraps around when it overflows.
     sample: u16,
     step: u8,
 }

@@ -40,8 +40,9 @@ pub const INFO: ChipInfo = ChipInfo {
 
 /// The voltages of a pin of the AY-3-8910 at its 16 levels, in mV at a load of 1 kΩ.
 ///
-/// Source: measured by Matthew Westcott, comp.sys.sinclair, December 2001; so quoted by MAME
-/// (BSD-3-Clause). The data manual draws 3 dB a step, which the chip has in its middle only.
+/// Source: measured by Matthew Westcott, comp.sys.sinclair, December 2001; quoted in this form by
+/// MAME (BSD-3-Clause). The data manual draws steps of 3 dB, but the chip has such steps only in
+/// the middle of its range.
 const AY_PIN_MV: [i32; 16] = [
     1147, 1162, 1169, 1178, 1192, 1213, 1238, 1299, 1336, 1457, 1573, 1707, 1882, 2060, 2320, 2580,
 ];

@@ -21,7 +21,7 @@
 //!   many of them at once.
 //!
 //! Source: the application manuals' waiting times after a write (YM2151: 64 clocks, a frame; YM3812
-//! and YM2413: 12 and 84, 1.3 frames); ymfm's own renderer queues one write a frame, too.
+//! and YM2413: 12 and 84, 1.3 frames). The renderer of ymfm also queues one write per frame.
 
 use crate::format::ChipId;
 

@@ -4,8 +4,16 @@
 //! |---|---|
 //! | 00, 02, 04, 06 | AUDF: periods |
 //! | 01, 03, 05, 07 | AUDC: `g n t v l l l l` see below, fixed level, level |
-//! | 08 | AUDCTL: bit 7 noise of 9 bits instead of 17; 6 and 5 channels 0 and 2 count clocks; 4 and 3 join 0 to 1, 2 to 3; 2 and 1 high-pass of 0 by 2, of 1 by 3; 0 base of 15 kHz instead of 64 |
+//! | 08 | AUDCTL: see below |
 //! | 09 | STIMER: restarts the counters |
+//!
+//! | bit of AUDCTL | |
+//! |---|---|
+//! | 7 | the long noise has 9 bits instead of 17 |
+//! | 6, 5 | channels 0 and 2 count clocks |
+//! | 4, 3 | join channel 0 to 1, and channel 2 to 3 |
+//! | 2, 1 | high-pass of channel 0 by channel 2, and of channel 1 by channel 3 |
+//! | 0 | the base is 15 kHz instead of 64 kHz |
 //!
 //! A tick is a clock. A counter counts down (AUDF + 1) × 28 or 114 clocks, or AUDF + 4 clocks. Two
 //! joined counters form a counter of 16 bits, with + 7 instead of + 4 clocks. The lower one then

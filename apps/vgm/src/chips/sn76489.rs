@@ -17,9 +17,14 @@
 //! ends. A new period takes effect when the old one has ended. The output of a channel is 0 or its
 //! level.
 //!
-//! The header describes how a variant differs ([`Variant`]): the width and the taps of the noise
-//! register, the meaning of period 0, the sign, the Game Gear's port, the divider, and the inverted
-//! feedback of the NCR 8496.
+//! The header of a song describes the variant of the chip ([`Variant`]):
+//!
+//! - the width and the taps of the noise register,
+//! - the meaning of period 0,
+//! - the sign of the output,
+//! - whether the chip has the Game Gear's port,
+//! - the divider,
+//! - the inverted feedback of the NCR 8496.
 //!
 //! As with the [`ssg`](super::ssg), [`levels`](Sn76489::levels) defines the output tick by tick,
 //! and [`run`](Sn76489::run) computes it faster. The Neo Geo Pocket's [`T6W28`](super::t6w28)

@@ -11,7 +11,9 @@
 //! | + 1 | `l l l l r r r r` volumes |
 //! | + 2, 3 | pitch, low 8 bits and high 3 |
 //! | + 4 | envelope: `v v v v u p p p` first value, up, period of (p + 1) × 15.36 ms |
-//! | + 5 | `- - - - - - r e` repeat, on; channel 4 (from 0): `m r f -` in bits 6 to 4: on, repeat, by the table instead of a sweep; channel 5: the noise's tap in bits 4 to 6 |
+//! | + 5 | `- - - - - - r e` envelope: repeat, on |
+//! | + 5 of channel 4 (from 0) | also the modulation in bits 6 to 4: on, repeat, by the table instead of a sweep |
+//! | + 5 of channel 5 | also the noise's tap in bits 4 to 6 |
 //! | + 6 | which wave |
 //! | 147 | sweep: `c i i i u s s s` unit of 7.68 ms instead of 0.96, interval, up, shift |
 //! | 160 | bit 0: stop all |

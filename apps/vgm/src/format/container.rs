@@ -23,8 +23,9 @@ pub struct Unpacked {
 
 /// Unpacks `packed` if it is compressed, and returns a plain song unchanged.
 ///
-/// If a container is damaged or ends early, we return the bytes up to the defect. Of zstd, this is
-/// nothing up to the size of its window, because the decoder keeps these bytes to itself.
+/// If a container is damaged or ends early, we return the bytes up to the defect. With zstd, the
+/// last bytes before the defect are missing, up to the size of its window, because the decoder
+/// holds them back. A song that is smaller than the window is then empty.
 ///
 /// # Errors
 ///

@@ -15,7 +15,7 @@ const KINDS: usize = 0x40;
 /// The largest number of useless streams and copies that we describe.
 const USELESS_MAX: usize = 8;
 
-/// What a song needs of its banks.
+/// The data that a song needs from its banks.
 pub(super) struct References {
     has_dac: bool,
     /// The read position of commands 80 to 8F, if it was set since the last of them.

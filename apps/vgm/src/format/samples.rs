@@ -147,7 +147,7 @@ impl Samples {
             // A voice needs a step. Port 1 is the ES5505, which has words instead of bytes.
             ChipId::Es5506 if port == 1 => reg == 1 && value != 0,
             ChipId::Es5506 => matches!(reg, 6 | 7) && value != 0,
-            // The high byte of any register.
+            // We count the high byte of any register as the start of a voice.
             ChipId::Ics2115 => reg == 3,
             // Bit 1 selects a wave instead of a sample.
             ChipId::X1010 => reg < 0x80 && reg & 7 == 0 && value & 3 == 1,

@@ -179,7 +179,7 @@ impl Song {
 
     /// Returns whether a chip is written to after the first wait of the song, or by a stream.
     ///
-    /// Otherwise the song only initialises the chip at most.
+    /// If not, the song at most initialises the chip.
     pub fn plays(&self, instance: Instance) -> bool {
         self.played[instance.index()]
     }

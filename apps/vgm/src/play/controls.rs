@@ -27,7 +27,7 @@ pub enum MeterMode {
 pub struct PlayerControls {
     sample_rate: u32,
     paused: AtomicBool,
-    /// The bits of an f32.
+    /// The volume as a factor, stored as the bits of an `f32`.
     volume: AtomicU32,
     /// The current generation. The sink drops blocks of earlier ones. Written by the renderer.
     generation: AtomicU64,

@@ -274,8 +274,8 @@ fn qsound_loops_and_pans() {
         assert!((left.hypot(right) - whole).abs() < 4.0, "{place}");
     }
     assert_eq!(note(0x160)[3][0], 0);
-    // With them, what is a constant for long is turned over and four fifths as loud on the other
-    // side.
+    // With the filters, a constant signal that is panned left also reaches the right side. There it
+    // settles at four fifths of the level, with the opposite sign.
     let mut chip = with_rom(Qsound::new(60_000_000), 0x8F, &[64; 16]);
     for (reg, value) in [
         (1, 4),
@@ -377,18 +377,25 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
 
 #[test]
 fn upd7759_silences_repeats_and_ends() {
-    // Phrase 0 is at 8. It has its type, a silence of 10 ms, and 128 codes of 6.
+    // Phrase 0 is at address 8. After the byte with its kind, it has these blocks:
+    //
+    // - 09: silence of 10 × 1,024 clocks, which is 16 ms.
+    // - C1: the following blocks are played twice.
+    // - 80 + 24 and 3: four codes (4, 0, 4, 0), each of which lasts 25 units of four clocks.
+    // - 00: the end of the repeated blocks, and finally of the phrase.
     let mut memory = vec![0, 0x5A, 0xA5, 0x69, 0x55, 0, 4, 0, 0, 9];
     memory.extend([0xC1, 0x80 + 24, 3, 0x40, 0x40, 0, 0, 0]);
     let mut chip = with_rom(Upd7759::new(640_000, false), 0x8A, &memory);
     write(&mut chip, &[(0, 0, 1), (0, 1, 0), (0, 2, 0), (0, 1, 1)]);
     let frames = left(&mut chip, 4_000);
     let first = frames.iter().position(|level| *level != 0).unwrap();
-    // Units of four clocks: 256 a millisecond and a half, and a few for the start.
+    // The silence has 256 units for each 1,024 clocks, and a frame has four units. We allow for
+    // some more frames, because the chip needs time to start and to read bytes.
     let expected = 10 * 256 / 4;
     assert!((expected..expected + 40).contains(&first), "{first}");
-    // Code 4 adds 3 in state 0 and raises it, then 4 in state 1; code 0 adds nothing and lowers it.
-    // A frame is a mean of four units, so the first after a code may lie between.
+    // Code 4 adds 3 in state 0, and raises the state to 1. Code 0 then adds nothing, and lowers the
+    // state again. The level therefore rises to 6, and to 12 if the codes are played twice. A frame
+    // is the mean of four units, so the first frame after a code may have a value in between.
     let held = frames.windows(3).filter(|frames| frames[0] == frames[2]);
     let mut tops: Vec<_> = held.map(|frames| frames[0] >> 7).collect();
     tops.dedup();

@@ -4,13 +4,16 @@ use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ymf271::Ymf271;
 use creel_vgm::chips::rom::Rom;
 
-/// Writes to a port.
+/// A write: the port, the register and the value.
 type Write = (u8, u16, u16);
 
 const CLOCK_HZ: u32 = 16_934_400;
 
-/// All four operators of group 0 at their loudest, none of them by another (algorithm 15), at the
-/// outputs by `levels`, in an octave in which number n is a pitch of n × 44,100 / 2^18 Hz.
+/// Returns a chip whose group 0 has four operators with the total levels `levels`, where 0 is the
+/// loudest. No operator modulates another one (algorithm 15).
+///
+/// The block is 3, in which frequency number n has the pitch n × 44,100 / 2^18 Hz. The number is
+/// 400h.
 fn operators(levels: [u16; 4]) -> Ymf271 {
     let mut chip = Ymf271::new(CLOCK_HZ);
     write(
@@ -32,7 +35,8 @@ fn operators(levels: [u16; 4]) -> Ymf271 {
     chip
 }
 
-/// Group 0 of four voices, the first of samples of 8 bits at their own rate.
+/// Returns a chip whose group 0 has four sample voices. The first one plays 8-bit samples from
+/// `memory`, with one sample per frame. `writes` are made at the end.
 fn voices(memory: &[u8], writes: &[Write]) -> Ymf271 {
     let mut chip = Ymf271::new(CLOCK_HZ);
     *chip.rom(0x85).unwrap() = Rom::of(memory.to_vec());
@@ -240,7 +244,9 @@ fn ymf271_envelope_times_match_the_manual() {
 #[test]
 fn ymf271_8_and_12_bit_samples_loop() {
     let memory: Vec<u8> = (1..=12).map(|value| value * 4).collect();
-    // From 2 on; the sixth is the last, and what lies one behind it one behind the loop's start.
+    // The sound begins at address 2. Sample 5 (counted from 0) is its last one. After it, the
+    // position is one sample beyond the end, and therefore continues one sample after the start of
+    // the loop (sample 2). So the samples 3, 4 and 5 repeat.
     let place = [(4, 0x00, 2), (4, 0x30, 5), (4, 0x60, 2)];
     let mut chip = voices(&memory, &place);
     write(&mut chip, &[(0, 0, 1)]);
@@ -348,7 +354,7 @@ fn ymf271_algorithms_output_their_carriers() {
             let mut chip = operators(levels);
             write(&mut chip, &[(0, 0xC0, number), (0, 0, 1)]);
             let found = peak(&left(&mut chip, 2_000));
-            // Slots 1 to 4. In the table, slots 1, 2, 3, 4 start at the lowest bit.
+            // In `CARRIERS`, bit 0 stands for slot 1, bit 1 for slot 2, and so on.
             let heard = carriers >> slot & 1 != 0;
             assert_eq!(
                 found > 8_000,
@@ -368,7 +374,9 @@ fn ymf271_algorithms_output_their_carriers() {
 
 #[test]
 fn ymf271_modulation_depth_follows_its_register() {
-    // Slot 1 a constant (wave 6) moves slot 3, which stands still, in a pair: sin(2π × index / 2π).
+    // Slots 1 and 3 are a pair, in which slot 1 modulates slot 3. Slot 1 is a constant (wave 6),
+    // and the phase of slot 3 stands still. The output is therefore the sine of the modulation,
+    // which we count in turns.
     let level = |depth: u16| {
         let mut chip = Ymf271::new(CLOCK_HZ);
         write(

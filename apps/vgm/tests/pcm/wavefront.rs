@@ -17,7 +17,8 @@ fn place(chip: &mut Ics2115, register: u16, samples: u32) {
     set(chip, register + 1, (samples << 12) as u16);
 }
 
-/// 24 oscillators, the first of `control` at the loudest in the middle, a sample a frame.
+/// Returns a chip with 24 oscillators. The first one has this control register, the greatest volume
+/// and a pan to the right. It plays one byte of the memory per frame, up to address `end`.
 fn chip(memory: &[u8], control: u16, end: u32) -> Ics2115 {
     let mut chip = Ics2115::new(33_868_800);
     *chip.rom(0x96).unwrap() = Rom::of(memory.to_vec());
@@ -210,7 +211,7 @@ fn ics2115_volume_ramps_follow_their_rate() {
 
 #[test]
 fn ics2115_decodes_mu_law_and_16_bit_samples() {
-    // ITU-T G.711: FF is 0, 80 is 32,124, 00 the other way.
+    // In ITU-T G.711, code FF is 0, code 80 is 32,124, and code 00 is -32,124.
     for (code, expected) in [
         (0xFF, 0),
         (0x80, 32_124),

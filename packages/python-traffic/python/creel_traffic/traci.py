@@ -33,7 +33,7 @@ ignored = []
 
 
 class _Running:
-    """A simulation, and what is known about its current step."""
+    """A simulation, with the positions and the events of its current step."""
 
     def __init__(self, arguments):
         options = _options(arguments)

@@ -50,7 +50,8 @@ pub struct UdpSink {
     counters: Counters,
     context: Mutex<Option<Arc<Context>>>,
     given: Mutex<[Option<OwnedFd>; 2]>,
-    /// Whether buffers wait for the clock. A copy of the property, which each buffer reads.
+    /// Whether buffers wait for the clock. This is a copy of the property, because we read it for
+    /// each buffer.
     sync: AtomicBool,
     /// Whether the pad is inactive or flushing, so that a thread must not wait for the socket.
     closed: AtomicBool,

@@ -22,7 +22,7 @@ pub(super) struct Sending {
     pub(super) clients: Vec<SocketAddr>,
     pub(super) v4: Option<Arc<UdpSocket>>,
     pub(super) v6: Option<Arc<UdpSocket>>,
-    /// What has not been sent yet, for each socket.
+    /// The datagrams that have not been sent yet, for each socket.
     pub(super) out_v4: Outgoing,
     pub(super) out_v6: Outgoing,
 }

@@ -51,7 +51,7 @@ pub fn page(report: &Report, drawing: &Drawing) -> String {
     out
 }
 
-/// Adds one finding per workload, each with a link to its plots.
+/// Adds one finding per workload. Each one begins with a link to the plots of its workload.
 fn summary(out: &mut String, report: &Report) {
     let mut lines = findings::about(report).into_iter();
     if let Some(first) = lines.next() {

@@ -117,7 +117,7 @@ fn case(
     }
 }
 
-/// `idle`: the number of cores that are busy after the last token.
+/// Returns the case `idle`, which measures how many cores are busy after the last token.
 fn idle(setting: &Setting) -> Case {
     let model = || Model::new(Format::Q8, 256);
     Case {

@@ -12,7 +12,8 @@ use super::ITEMS;
 use super::floor::{Epoch, in_lockstep};
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// Messages from one half of the senders, each with the index of its receiver within a half.
+/// Messages from one half of the senders. Each message has the index of its receiver, counted from
+/// the beginning of the receiver's half.
 struct Bucket {
     messages: Vec<(u32, u64)>,
     used: usize,
@@ -101,7 +102,7 @@ fn one_thread(plan: &Plan) -> f64 {
 /// Measures two threads that own one half of the senders and of the receivers each.
 ///
 /// Both threads first sort their messages by the half of the receiver. Then both apply the messages
-/// for their own half, those from the first half of the senders first.
+/// for their own half. They begin with the messages from the first half of the senders.
 fn two_buckets(plan: &Plan) -> f64 {
     struct Half {
         index: usize,

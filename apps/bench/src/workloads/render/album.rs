@@ -59,7 +59,7 @@ impl Choice {
     }
 }
 
-/// Songs in memory, the one that takes longest first.
+/// Songs in memory. The one that takes longest comes first.
 pub struct Album {
     songs: Vec<Song>,
     settings: Settings,
@@ -83,7 +83,7 @@ impl Album {
         })
     }
 
-    /// Returns the songs, the one that takes longest first.
+    /// Returns the songs. The one that takes longest comes first.
     pub fn songs(&self) -> &[Song] {
         &self.songs
     }

@@ -36,8 +36,11 @@ const CONNECTIONS: usize = 64;
 /// The longest time that a program may take to start or to end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The metrics. Latencies and answers are those of the last step, and then there is the p99 of the
-/// previous steps. Memory, collecting and CPU are those of the whole run.
+/// The metrics:
+///
+/// - The latencies and the answers of the last step.
+/// - The p99 latency of the previous steps.
+/// - The memory, the time of the garbage collector and the CPU time of the whole run.
 const METRICS: [Metric; 9] = [
     Metric {
         name: "p50",

@@ -37,7 +37,7 @@ fn tick((passed, &cycle): (&mut u8, &u8)) {
     *passed = if next == cycle { 0 } else { next };
 }
 
-/// `fast-forward`: all lights advance by a tick.
+/// Returns the case `fast-forward`, in which all lights advance by one tick per call.
 pub(super) fn fast_forward(setting: &Setting) -> Case {
     let workers = setting.workers;
     let creel = |name: &str, balance, placement: Placement| {

@@ -18,8 +18,8 @@ const TILE_BYTES: usize = 200 << 10;
 const TOUCHES: usize = 12_000;
 const WORDS: usize = TILE_BYTES / 8;
 
-/// `two workers`: the speed with all workers divided by the speed with one. Each sample measures
-/// one after the other.
+/// Returns the case `two workers`. Its result is the speed with all workers divided by the speed
+/// with one. Each sample measures both, one after the other.
 pub(super) fn two_workers(setting: &Setting, scene: &Later<Scene>) -> Case {
     let (workers, scene) = (setting.workers, scene.clone());
     let walked = scene.clone();

@@ -39,8 +39,8 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     )
 }
 
-/// All allocation areas together may use one part in `AREAS` of the memory. The rest is for the
-/// live heap, which needs twice its size, because a collection copies the objects that survive.
+/// The part of the memory that all allocation areas together may use, as a divisor. The rest is for
+/// the live heap. It needs twice its size, because a collection copies the objects that survive.
 const AREAS: u64 = 4;
 
 /// Returns the size of the allocation area of one capability, in MiB.

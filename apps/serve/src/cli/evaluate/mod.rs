@@ -226,7 +226,9 @@ impl Evaluate {
                     Ok(quota) => Some(quota),
                     Err(error) => {
                         output::note(&format!(
-                            "skipped --place quota, because a control group with a quota cannot be created: {error}\n"
+                            "skipped --place quota: cannot create a control group with a quota \
+                             ({error}). To include it, run creel-serve as root and outside of a \
+                             container\n"
                         ));
                         continue;
                     }

@@ -1,9 +1,10 @@
 //! A connection to one server, over the blocking connection of the crate `redis`.
 //!
 //! The crate connects, does TLS, and encodes and parses the protocol. We send and receive one batch
-//! of commands ourselves for three reasons. We stop at the first reply that does not arrive in time,
-//! whereas the crate waits for each of them. We need the server's own words if it rejects the login.
-//! And the crate's Sentinel and cluster clients wait for a stopped server without a time limit.
+//! of commands ourselves for three reasons. We stop at the first reply that does not arrive in
+//! time, whereas the crate waits for each of them. We need the server's own words if it rejects the
+//! login. And the crate's Sentinel and cluster clients wait for a stopped server without a time
+//! limit.
 
 use std::io::Write;
 use std::ops::Range;
@@ -28,8 +29,8 @@ const BATCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// [`REPLY_TIMEOUT`].
 const REPLICAS_TIMEOUT_MS: u64 = 400;
 
-/// What to do about a server whose certificate is an authority. `openssl req -x509` creates such
-/// certificates by default, and rustls rejects them.
+/// The advice for a server whose certificate is marked as an authority. `openssl req -x509` creates
+/// such certificates by default, and rustls rejects them.
 const AUTHORITY_HINT: &str = ". The certificate of the server is marked as an authority (CA:TRUE). \
                               Create it with \"openssl req -x509 -addext \
                               basicConstraints=critical,CA:FALSE\", or sign one for the server \
@@ -123,8 +124,8 @@ impl Confirmation {
         }
     }
 
-    /// Returns whether a reply to [`command`](Self::command) leaves open if a replica has the
-    /// writes, so that [`wait`] must follow.
+    /// Returns whether [`wait`] must follow, because the reply to [`command`](Self::command) does
+    /// not say whether a replica has the writes.
     pub(super) fn needs_wait(self, reply: &Reply) -> Result<bool, StoreError> {
         match (self, reply) {
             (Confirmation::None, _) => Ok(false),
@@ -151,7 +152,7 @@ impl Role {
             Err(error) => return Err(server_error(error)),
         };
         match parts {
-            // The name, an offset, and the replicas.
+            // These are the name of the role, an offset, and the replicas.
             [_, _, Value::Array(replicas), ..] => Ok(Role {
                 replicas: replicas.iter().map(address_of).collect(),
             }),
@@ -317,7 +318,6 @@ impl Node {
     }
 
     /// Executes a batch of commands and returns their replies in order.
-    ///
     pub(super) fn execute(
         &mut self,
         ops: &[Op],

@@ -1,4 +1,4 @@
-//! The Sentinels: where the master is, and whether a failover is about to replace it.
+//! Asks the Sentinels where the master is, and whether a failover is about to replace it.
 //!
 //! A failover that an operator starts (`SENTINEL FAILOVER`) first makes a replica the new master.
 //! The old master continues to accept writes for some seconds, until the Sentinels make it a

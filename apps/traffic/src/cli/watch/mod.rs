@@ -217,11 +217,17 @@ fn shared_state(simulation: &Simulation, control: Control) -> SharedState {
 }
 
 /// Publishes a frame, which browsers fetch to update the page. It consists of seven 64-bit floats
-/// and one byte per road.
+/// and one byte per road. The byte of a road is its occupancy, from 0 (empty) to 255 (full). The
+/// floats are:
 ///
-/// The floats are the simulated time, the numbers of moving cars, waiting cars and finished trips,
-/// the two sums that the mean speed is computed from, and the number of control requests that the
-/// frame takes into account. The byte of a road is its occupancy, from 0 (empty) to 255 (full).
+/// 1. The simulated time in seconds.
+/// 2. The number of moving cars.
+/// 3. The number of cars that wait to enter a road, or that drive past full roads.
+/// 4. The number of finished trips.
+/// 5. The time that cars have spent on roads, in seconds.
+/// 6. The time that they would have needed in free flow. The page computes the mean speed from
+///    these two times.
+/// 7. The number of control requests that the frame takes into account.
 fn publish_frame(
     shared_state: &SharedState,
     simulation: &Simulation,

@@ -115,9 +115,10 @@ fn adjust(greens: &mut Vec<(Ms, Ms)>, total_ms: Ms, cycle_ms: Ms) {
     }
 }
 
-/// Returns the intervals of a cycle in which at least `most` of these positions have green, or have
-/// yellow after green, in which cars pass as well. With `!needs_green`, intervals of yellow alone
-/// count.
+/// Returns the intervals of a cycle in which at least `most` of these positions have green or
+/// yellow. Yellow counts, because cars still pass in it. If `needs_green` is set, an interval must
+/// contain a phase in which at least `most` positions have green. Otherwise, intervals of yellow
+/// alone count as well.
 fn intervals(
     phases: &[(Ms, Vec<u8>)],
     positions: &[usize],

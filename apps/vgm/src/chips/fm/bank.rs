@@ -115,13 +115,15 @@ struct Buffers<const CHANNELS: usize> {
 /// The computations that a channel needs in a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Plan {
-    /// None. The feedback memory keeps its last value.
+    /// Nothing is computed. The feedback memory keeps its last value.
     Masked,
-    /// None. Operator 1 and the carriers are silent, and the feedback memory receives zeros.
+    /// Nothing is computed. Operator 1 and the carriers are silent, and the feedback memory
+    /// receives zeros.
     Silent,
-    /// Only operator 1, in this slot, for the feedback memory. The carriers are silent.
+    /// Only operator 1 is computed, because the feedback memory needs it. It has this slot. The
+    /// carriers are silent.
     First(usize),
-    /// All operators. Operator 1 is in this slot, or silent.
+    /// All operators are computed. Operator 1 has this slot, or is silent.
     Whole(Option<usize>),
 }
 

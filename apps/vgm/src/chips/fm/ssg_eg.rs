@@ -11,7 +11,7 @@
 //! | 2, 6 | repeat, every other time inverted |
 //! | 3, 7 | once, then hold high |
 //!
-//! 4 to 7 start inverted.
+//! Modes 4 to 7 start inverted.
 //!
 //! Source: the YM2608 application manual, section on SSG type envelopes; the exact behaviour
 //! follows ymfm.

@@ -1,9 +1,9 @@
 //! Timer A, as far as it is audible: in CSM mode it presses keys.
 //!
 //! The keys are released one frame after the timer has pressed them. A key that the key register
-//! holds stays pressed. ymfm (as of ymfm-sys 0.2) releases them only at the next write or after
-//! 4,096 frames, so we do not follow it here: the manuals describe a mode that turns the keys on
-//! and off with each overflow, and gate-level cores agree.
+//! holds stays pressed. We do not follow ymfm here. As of ymfm-sys 0.2, it releases the keys only
+//! at the next write, or after 4,096 frames. However, the manuals describe a mode that turns the
+//! keys on and off with each overflow, and gate-level cores agree with them.
 //!
 //! The timer counts native frames. A frame has as many units as the prescaler, and the period is
 //! computed when the timer is loaded. We leave out timer B, the flags and the interrupts on

@@ -89,11 +89,12 @@ struct Buffers<const CHANNELS: usize> {
 /// The computations that a channel needs in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plan {
-    /// None. The feedback memory keeps its last value.
+    /// Nothing is computed. The feedback memory keeps its last value.
     Still,
-    /// Only operator 1, in this slot or as zeros, for the feedback memory. The channel is silent.
+    /// Only operator 1 is computed, because the feedback memory needs it. It has this slot, or
+    /// consists of zeros. The channel is silent.
     First(Option<usize>),
-    /// All operators. Operator 1 is in this slot, or zeros.
+    /// All operators are computed. Operator 1 has this slot, or consists of zeros.
     Whole(Option<usize>),
 }
 

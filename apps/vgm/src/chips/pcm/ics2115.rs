@@ -29,9 +29,9 @@
 //!
 //! We leave out interrupts, timers, DMA, MIDI and reading on purpose.
 //!
-//! Source: ICS2115 WaveFront Synthesizer data sheet (Integrated Circuit Systems, 1993); of what it
-//! leaves open (how ramps count) the Gravis UltraSound's manuals, whose GF1 has the same
-//! oscillators; VGM specification 1.72 (header FC, command 44, block 96).
+//! Source: ICS2115 WaveFront Synthesizer data sheet (Integrated Circuit Systems, 1993). It does not
+//! say how ramps count, so we follow the manuals of the Gravis UltraSound, whose GF1 has the same
+//! oscillators. VGM specification 1.72 (header FC, command 44, block 96).
 
 use super::super::Rate;
 use super::super::rom::{Reader, Rom};

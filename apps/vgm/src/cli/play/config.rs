@@ -32,7 +32,7 @@ pub struct Config {
     pub shuffle: Option<bool>,
     pub repeat: Option<After>,
     pub loops: Option<u32>,
-    /// In seconds.
+    /// The length of the fade in seconds.
     pub fade: Option<f64>,
     pub volume: Option<u16>,
     pub sample_rate: Option<u32>,

@@ -14,7 +14,8 @@ const LINES: u64 = 100_000;
 const PAGES: u64 = 997;
 
 type Counts<'a> = HashMap<&'a str, u64>;
-/// The pages, the most frequent first, or the index of the first broken line.
+/// The pages with their numbers of requests, ordered from the most to the least frequent, or the
+/// index of the first broken line.
 type Pages<'a> = Result<Vec<(&'a str, u64)>, usize>;
 
 fn log() -> Vec<String> {

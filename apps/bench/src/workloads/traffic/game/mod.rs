@@ -1,9 +1,9 @@
-//! The city as a game on rayon has it: one record per junction, and in each tick a parallel loop
-//! over the junctions with events.
+//! The city in the form in which a game on rayon would keep it. There is one record per junction,
+//! and each tick is a parallel loop over the junctions with events.
 //!
 //! The model, the cars and the rules are those of creel-traffic, as far as a city with traffic
-//! lights needs them. For example, stuck cars do not step aside here, and there are no stop signs.
-//! A test below checks that the results are the same.
+//! lights needs them. For example, a car that is blocked for a long time never leaves the road
+//! here, and there are no stop signs. A test below checks that the results are the same.
 //!
 //! An effect on another junction takes a second or more to arrive. Therefore, it can be applied at
 //! any time before the tick ends. `locked.rs` applies it at once under the mutex of the other

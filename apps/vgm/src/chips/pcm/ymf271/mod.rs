@@ -22,17 +22,18 @@
 //! | Dx | `llllrrrr` | level of outputs 1 and 2 |
 //! | Ex | `llllrrrr` | level of outputs 3 and 4 |
 //!
-//! Port 4 sets the samples of slots. The low bits of the register select a group as above, but each
-//! of them stands for a single slot: 0, 1 and 2 for slot 1 of groups 0, 4 and 8, then 4, 5 and 6
-//! for slot 2 of the same groups, and so on:
+//! Port 4 sets the samples of slots. Here the low four bits of the register select a single slot.
+//! The values 0, 1 and 2 are slot 1 of groups 0, 4 and 8. The values 4, 5 and 6 are slot 2 of the
+//! same groups, 8 to A are slot 3, and C to E are slot 4. The high four bits have this meaning:
 //!
 //! | register | |
 //! |---|---|
 //! | 0x–2x, 3x–5x, 6x–8x | start, end and loop, low byte first; the last has 7 bits, and in 2x `a`: ping-pong |
 //! | 9x | `-----bss`: 12 bits per sample; number of times that the rate is halved |
 //!
-//! Port 6: registers 00–0E select the mode of a group, `p-----ss`: 0 four operators, 1 two pairs, 2
-//! three operators and a sample voice, 3 four voices. 10–17 are timers and the memory's port.
+//! In port 6, registers 00–0E select the mode of a group, `p-----ss`. Mode 0 is four operators, 1
+//! is two pairs, 2 is three operators and a sample voice, and 3 is four voices. Registers 10–17 are
+//! timers and the memory's port.
 //!
 //! While slots of a group play together, writes to registers 0, 9, A, C, D and E of the first slot
 //! go to all of them. A frame has 384 clocks.

@@ -11,8 +11,8 @@ use super::objects::Player;
 use crate::cli::play::session::PlayerSession;
 use crate::cli::stderr::escape_control;
 
-/// If the position differs from the expected position by more than this, we report a jump. In
-/// microseconds.
+/// If the position differs from the expected position by more than this number of microseconds, we
+/// report a jump.
 const JUMP_US: i64 = 500_000;
 
 /// The metadata of a song in the terms of MPRIS.

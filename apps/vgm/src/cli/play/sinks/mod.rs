@@ -1,4 +1,4 @@
-//! The sinks to which the player can send sound, by the names on the command line.
+//! The sinks to which the player can send sound. We find a sink by its name on the command line.
 
 #[cfg(unix)]
 mod unix;

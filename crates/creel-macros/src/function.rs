@@ -20,8 +20,8 @@ impl Function {
         let needs = |span| Error::new(span, format!("#[{attribute}] needs an `async fn`"));
         let mut tokens = item.into_iter().peekable();
         let mut head = Vec::new();
-        // Everything before `async` is an attribute or the visibility, or the item is of another
-        // kind.
+        // Only attributes and the visibility may come before `async`. Anything else means that the
+        // item is not an `async fn`.
         loop {
             match tokens.next() {
                 Some(TokenTree::Ident(word)) => match word.to_string().as_str() {

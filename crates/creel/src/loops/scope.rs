@@ -189,8 +189,8 @@ impl<'scope> Scope<'scope, '_> {
     /// closure.
     ///
     /// # Errors
-    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
-    /// thread. The closure has been dropped in that case.
+    /// Returns an error if the pool has no such worker, has ended, or the operating system refuses
+    /// the worker's thread. The closure has been dropped in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -54,7 +54,7 @@ pub(super) struct Place {
     pub(super) registration: Option<Registration>,
 }
 
-/// How a poller reports a socket.
+/// The registration of a socket with a poller.
 pub(super) struct Registration {
     pub(super) poller: Arc<Poller>,
     pub(super) mode: Mode,

@@ -39,7 +39,7 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
     /// Sends a message to the receiver with the index `to`.
     ///
     /// # Panics
-    /// If `to` is not below the number of receivers.
+    /// Panics if `to` is not below the number of receivers.
     #[inline(always)]
     pub fn send(&mut self, to: usize, message: M) {
         match &mut self.0 {
@@ -69,8 +69,8 @@ impl Pool {
     /// The senders and the receivers cannot be the same slice. Use the two separate calls for that.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `send` or `deliver`. It is
-    /// unspecified which messages were delivered in that case.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `send` or
+    /// `deliver`. It is unspecified which messages were delivered in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -388,7 +388,7 @@ mod tests {
         Key::new(Location::caller(), code, 0, 256, 2)
     }
 
-    /// Calls sites of `closures` closures often enough to be known.
+    /// Calls the sites of `closures` closures, until the table knows all of them.
     fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {

@@ -26,7 +26,7 @@ pub(in crate::loops) struct LoopCache {
     pub(in crate::loops) caller_pu: Option<usize>,
     /// Whether the workers have moved away from that processing unit.
     pub(in crate::loops) made_way: bool,
-    /// The time at which they last did.
+    /// The time at which they last moved away.
     pub(in crate::loops) made_way_ns: u64,
 }
 

@@ -262,7 +262,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Does the same on a thread that does not work for the scope, or also works for another one.
+    /// Spawns a job on a thread that works for no scope, or whose innermost scope is another one.
     #[cold]
     fn spawn_elsewhere(&self, open: &Open<'_>, job: ScopeJob) {
         self.enqueue(job, None);

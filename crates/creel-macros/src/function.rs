@@ -9,7 +9,7 @@ pub(crate) struct Function {
     pub(crate) head: Vec<TokenTree>,
     pub(crate) name: Ident,
     pub(crate) parameters: Group,
-    /// The arrow and the type. Empty if there are none.
+    /// The arrow and the type. There are no tokens if the function has no return type.
     pub(crate) output: Vec<TokenTree>,
     pub(crate) body: Group,
 }

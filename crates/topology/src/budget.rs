@@ -9,7 +9,7 @@ use std::fmt;
 use crate::machine::Machine;
 use crate::types::{Constraint, CpuSet, Rule};
 
-/// How a quota that is not a whole number of CPUs becomes a number of workers.
+/// The rounding of a quota that is not a whole number of CPUs to a number of workers.
 ///
 /// ```
 /// use creel_topology::{Budget, Machine, Rounding};

@@ -689,7 +689,7 @@ enum Side {
 /// The common part of the futures for sending and receiving.
 struct End<'a, T, const SENDS: bool> {
     ring: &'a Ring<T>,
-    /// The future's entry in the list of waiters. `None` if it has never waited.
+    /// The future's entry in the list of waiters. It is `None` if it has never waited.
     ticket: Option<Ticket>,
 }
 

@@ -66,8 +66,8 @@ pub struct Outbox<M> {
     /// The buckets, section by section, and range by range within a section. An entry is the
     /// receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
-    /// How many of the buckets are in use: the number of sections, and of ranges. Both are 0 until
-    /// a loop uses the outbox.
+    /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
+    /// are 0 until a loop uses the outbox.
     sections: usize,
     ranges: usize,
     /// The binary logarithm of the number of receivers in a range.

@@ -114,7 +114,7 @@ impl Claim {
 /// The action after a poll that returned pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterPoll {
-    /// None. The task waits for a wake-up.
+    /// Do nothing. The task waits for a wake-up.
     Idle,
     /// Queue the task again, because it was woken during the poll.
     Again,
@@ -125,7 +125,7 @@ pub(super) enum AfterPoll {
 /// The action after a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completed {
-    /// None. No task waits for the output, and the cell may be gone.
+    /// Do nothing. No task waits for the output, and the cell may be gone.
     Rest,
     /// Free the cell.
     Free,

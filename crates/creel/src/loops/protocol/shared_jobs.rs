@@ -328,7 +328,7 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner's worker. `None` if the owner is a thread from outside.
+    /// The owner's worker. It is `None` if the owner is a thread from outside.
     own: Option<usize>,
 }
 

@@ -36,7 +36,8 @@ const LOOK_EVERY: u64 = 16;
 pub(super) struct Deferral {
     /// The number of short recursions.
     short: AtomicU64,
-    /// The number of forks until the thread looks at the clock. 0 if it does not defer.
+    /// The number of forks until the thread looks at the clock. It is 0 if the thread does not
+    /// defer.
     forks: AtomicU64,
 }
 

@@ -51,7 +51,10 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
     }
     let blocks = all.into_iter().map(|(name, times, numbers)| {
         if times.is_empty() || numbers.len() < times.len() {
-            bail!("{}: {name} has more times than rates", file.display());
+            bail!(
+                "{}: {name} needs at least one time, and a rate for each time",
+                file.display()
+            );
         }
         Ok(measured(name, &times, &numbers))
     });

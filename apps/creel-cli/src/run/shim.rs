@@ -36,7 +36,8 @@ pub fn library() -> Result<PathBuf, String> {
         }
     }
     Err(format!(
-        "--shim has no effect: cannot write the library ({})",
+        "--shim has no effect, because creel cannot write its library to any of these folders: {}. \
+         Set XDG_CACHE_HOME to a folder that only you may write",
         reasons.join("; ")
     ))
 }

@@ -226,7 +226,9 @@ impl Evaluate {
                     Ok(quota) => Some(quota),
                     Err(error) => {
                         output::note(&format!(
-                            "skipped --place quota, because a control group with a quota cannot be created: {error}\n"
+                            "skipped --place quota, because a control group with a quota cannot be \
+                             created: {error}. Run as root, or in a control group that you may \
+                             write, to include it\n"
                         ));
                         continue;
                     }
@@ -314,7 +316,7 @@ impl Evaluate {
     ) -> anyhow::Result<()> {
         let first = subjects
             .first()
-            .context("there is no subject to measure: --times is empty")?;
+            .context("there is no subject to measure, because --times is empty: use --times 1")?;
         let rate = match self.capacity {
             Some(rate) => rate,
             None => {

@@ -120,8 +120,8 @@ impl Server {
         #[cfg(not(feature = "tls"))]
         if settings.tls.is_some() {
             return Err(ServerError::Setting(
-                "cannot serve HTTPS, because this program was built without the feature tls: build it \
-                 with --features tls"
+                "cannot serve HTTPS, because this program was built without the feature tls: \
+                 build it with --features tls"
                     .into(),
             ));
         }

@@ -93,8 +93,7 @@ fn assert_ok(out: &Output) {
     assert!(out.status.success(), "{out:?}");
 }
 
-/// Compiles a program once with the static and once with the shared library, and runs both. Runs
-/// the one with the shared library under valgrind as well.
+/// Compiles a program with both libraries and runs it, the shared one under valgrind as well.
 fn works(compiler: &[&str], name: &str) {
     let folder = tempfile::tempdir().unwrap();
     for shared in [false, true] {

@@ -1,4 +1,4 @@
-//! Pools that end while other threads spawn, wait, wake or drop at the same time.
+//! The end of a pool at the same time as everything else.
 //!
 //! Accepted tasks are run or cancelled, each future is dropped exactly once, and no thread of the
 //! pool is left.

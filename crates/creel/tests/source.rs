@@ -16,7 +16,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Stack {
     jobs: Mutex<Vec<Job>>,
-    /// The number of jobs. It is accessed with `SeqCst`, because `Source::is_ready` requires that.
+    /// The number of jobs, `SeqCst`.
     len: AtomicUsize,
 }
 

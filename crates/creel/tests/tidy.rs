@@ -1,15 +1,13 @@
-//! Rules of this project for source text that a program can check. For example, each folder imports
-//! only from the layers below it, no file is too long, and each file begins with a comment that
-//! says what it is for. Other tests check the words of comments and identifiers.
+//! What can be kept of the house's order by a machine: who imports whom, how long a file is, that
+//! each says why it exists.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The layers of the crate, starting with the lowest. A layer is a folder, and the list contains
-/// the folders from which it may import. Each folder may also import from itself and from `sync`.
-/// `loops/protocol` is below the pool, and the rest of `loops` is above it.
+/// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
+/// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("sync", &[]),
     ("blocking", &["worker"]),
@@ -25,7 +23,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("loops", &["worker", "pool", "loops/protocol"]),
 ];
 
-/// The maximum number of lines of code in a file. Comments and unit tests do not count.
+/// Lines of a file at most, without its tests.
 const LINES_MAX: usize = 600;
 
 fn source() -> PathBuf {
@@ -43,8 +41,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the path and the contents of each file. The path is relative to `src`. The root of the
-/// crate, the tests and the models are left out.
+/// Each file with its place below `src`, but for the root, the tests and the models.
 fn all_files() -> Vec<(String, String)> {
     let mut paths = Vec::new();
     files(&source(), &mut paths);
@@ -62,7 +59,7 @@ fn all_files() -> Vec<(String, String)> {
         .collect()
 }
 
-/// Returns the code of a file without comments and unit tests.
+/// A file's code without comments and unit tests.
 fn code(text: &str) -> String {
     let shipped = text.split("#[cfg(test)]\nmod").next().unwrap_or("");
     let shipped = shipped.split("#[cfg(all(test").next().unwrap_or("");
@@ -73,8 +70,7 @@ fn code(text: &str) -> String {
         .collect()
 }
 
-/// Returns the layer of a file or of an imported path. Returns `None` for items of the crate's
-/// root, which is in no layer.
+/// The layer of a place or a path in the crate; none of the crate's root.
 fn layer(path: &str) -> Option<&'static str> {
     let of = |name: &&str| {
         let rest = path.strip_prefix(*name);
@@ -84,8 +80,7 @@ fn layer(path: &str) -> Option<&'static str> {
     names.filter(of).max_by_key(|name| name.len())
 }
 
-/// Returns the path after each `crate::` in a piece of code. A path ends where a list in it begins.
-/// For example, `crate::a::{b, c}` gives `a/`.
+/// The paths that follow each `crate::` in a piece of code, as far as the first list in them.
 fn imports(code: &str) -> Vec<String> {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let path = |text: &str| {
@@ -93,7 +88,7 @@ fn imports(code: &str) -> Vec<String> {
         text[..end].replace("::", "/")
     };
     let mut found = Vec::new();
-    // This is the visibility of an item, and not an import.
+    // It says who may see an item.
     let code = code.replace("pub(in crate::", "pub(in ");
     for rest in code.split("crate::").skip(1) {
         let Some(list) = rest.strip_prefix('{') else {
@@ -171,8 +166,8 @@ fn each_file_says_why_it_exists_and_is_short() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A waker is code of the program, which must not run under a lock or in the middle of an update.
-/// `worker/stored_waker.rs` explains how we keep a waker.
+/// A waker is code of the program, which must not run under a lock or in the middle of an update:
+/// `worker/stored_waker.rs` says how it is kept.
 #[test]
 fn wakers_are_cloned_in_one_file() {
     let mut wrong = Vec::new();
@@ -186,9 +181,8 @@ fn wakers_are_cloned_in_one_file() {
     assert!(wrong.is_empty(), "use StoredWaker in {wrong:?}");
 }
 
-/// The maximum number of each unclear pattern that [`unclear`] finds, per 1,000 words of comments
-/// and Markdown. A newcomer has to translate these patterns first, so we write plain English
-/// instead (CONTRIBUTING.md).
+/// Words that make text hard to read, as a share of all words of comments and Markdown. A newcomer
+/// has to translate them first, so we write the field's own words (CONTRIBUTING.md).
 const PER_1000_WORDS_MAX: f64 = 0.1;
 
 /// The folders with text that we write.
@@ -208,8 +202,7 @@ fn text_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the lines of prose of a file without code blocks. In a Rust file, these are the
-/// comments. In a Markdown file, they are all lines.
+/// The lines of prose of a file: its comments, or all of a Markdown file, without code blocks.
 fn prose(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let is_rust = path.extension().is_some_and(|end| end == "rs");
@@ -234,8 +227,7 @@ fn prose(path: &Path) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// Returns the patterns in a line that make it hard to read. One of them is a word such as "told".
-/// Another one is a sentence that begins with "Who" and is no question.
+/// What is wrong with a line, with the words that are.
 fn unclear(line: &str) -> Vec<&'static str> {
     let words: Vec<&str> = line
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -291,7 +283,7 @@ fn comments_and_documents_are_plain_english() {
         .for_each(|folder| text_files(&root.join(folder), &mut paths));
     let (mut words, mut hits) = (0, Vec::new());
     for path in paths {
-        // This file contains the words itself.
+        // The names of the words are in here.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }
@@ -313,8 +305,7 @@ fn comments_and_documents_are_plain_english() {
     }
 }
 
-/// Former names of identifiers of the runtime. We have replaced them by the usual terms of the
-/// field.
+/// Names that were replaced by the field's own, as identifiers of the runtime.
 const FORMER_NAMES: [&str; 35] = [
     "Seat",
     "Seats",
@@ -370,9 +361,9 @@ fn former_names_stay_away() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Words that must not be part of any identifier in a crate, a program, a test or an example of the
-/// documentation. We have replaced them by the usual terms of the field. The list leaves out words
-/// that are also used in their ordinary meaning, such as `call` or `note`.
+/// Words that are not part of any identifier, in no crate, program, test or example of the
+/// documentation. Each was replaced by the field's own word. We leave out words that are also used
+/// in their ordinary meaning, such as `call` or `note`.
 const FORMER_WORDS: [&str; 28] = [
     "told",
     "tell",
@@ -404,8 +395,7 @@ const FORMER_WORDS: [&str; 28] = [
     "yardstick",
 ];
 
-/// The exceptions, which are places where such a word stays. Each entry contains the end of a path,
-/// the word, and the reason.
+/// Where such a word stays: the end of a path, the word, and the reason.
 const FORMER_WORDS_KEPT: [(&str, &str, &str); 9] = [
     ("protocol/forks.rs", "guest", GUEST),
     ("protocol/forks.rs", "guests", GUEST),
@@ -447,8 +437,8 @@ fn words_of(identifier: &str) -> Vec<String> {
     words
 }
 
-/// Returns the words of a Rust file that are outside of comments and strings. Tests and the code
-/// blocks of the documentation are included. For a JSON schema, returns the keys.
+/// The code of a Rust file with its tests and the code blocks of its documentation, but without
+/// comments and strings. The keys of a JSON schema.
 fn identifiers(path: &Path, text: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let split = |code: &str| -> Vec<String> {
@@ -479,7 +469,7 @@ fn identifiers(path: &Path, text: &str) -> Vec<String> {
             }
         };
         let code = code.split("//").next().unwrap_or("");
-        // We skip every second part, because it is inside quotes.
+        // Every second part is inside quotes.
         for part in code.split('"').step_by(2) {
             found.extend(split(part));
         }
@@ -520,7 +510,7 @@ fn former_words_are_in_no_identifier() {
     assert!(paths.len() > 500, "the source is here: {}", paths.len());
     let mut found = Vec::new();
     for path in paths {
-        // This file contains the words itself.
+        // The words are in here.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }

@@ -381,8 +381,8 @@ impl<'a> Session<'a> {
         let ignored = args.ignore_failure.as_ref();
         if outcome.timed_out && !ignored.is_some_and(Ignored::has_all) {
             bail!(
-                "`{label}` took longer than --timeout, so creel has ended it: use a longer --timeout, \
-                 or --ignore-failure to count such runs"
+                "`{label}` took longer than --timeout, so creel has ended it: use a longer \
+                 --timeout, or --ignore-failure to count such runs"
             );
         }
         let code = outcome.exit_code;

@@ -36,8 +36,7 @@ pub fn library() -> Result<PathBuf, String> {
         }
     }
     Err(format!(
-        "--shim has no effect, because creel cannot write its library to any of these folders: {}. \
-         Set XDG_CACHE_HOME to a folder that only you may write",
+        "--shim has no effect: cannot write the library ({})",
         reasons.join("; ")
     ))
 }

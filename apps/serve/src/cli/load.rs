@@ -191,15 +191,15 @@ impl Load {
         }
         if report.failed() > 0 {
             let why = format!(
-                "{} requests were not answered with status 200 or 503 (columns other and late): the \
-                 log of the service may say why",
+                "{} requests were not answered with status 200 or 503 (columns other and late): \
+                 the log of the service may say why",
                 report.failed()
             );
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if report.has_no_success() {
-            let why = "no request was answered with status 200: if all were refused with 503, use a \
-                       lower --rate";
+            let why = "no request was answered with status 200: if all were refused with 503, use \
+                       a lower --rate";
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if !report.is_offered() {

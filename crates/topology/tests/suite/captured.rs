@@ -63,7 +63,7 @@ fn expected_nodes(value: &Value) -> BTreeSet<(usize, String)> {
     value.as_array().unwrap().iter().map(node).collect()
 }
 
-/// Returns the PUs of each expected kind, from the slowest to the fastest.
+/// Returns the PUs of each expected kind, the slowest first.
 fn expected_kinds(value: &Value) -> Vec<String> {
     let kinds = value.as_array().unwrap().iter();
     kinds

@@ -2,14 +2,13 @@
 //! that are missing, empty, huge or unreadable, or that contradict each other. None of them may
 //! keep a program from starting.
 //!
-//! The property that we check has three parts. `Machine::detect_in` always returns a machine. Its
-//! allowed PUs are those of the thread's mask. Its budget has at least one worker, which every
-//! placement can place.
+//! The property: `Machine::detect_in` always returns a machine, its allowed PUs are those of the
+//! thread's mask, and its budget has at least one worker, which every placement can place.
 //!
-//! `CREEL_FUZZ` sets the number of mutations. Set `CREEL_FUZZ_PROGRAM` to the path of `creel` to
-//! test that program as well. This needs root. The fuzz then mounts each captured tree as `/sys`
-//! and `/proc` in a mount namespace, and checks that `creel run` starts a program there with at
-//! least one worker. This takes about 10 ms per mutation.
+//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is the path of `creel`, the
+//! fuzz also shows each captured tree as the `/sys` and `/proc` of a mount namespace (as root), and
+//! checks that `creel run` starts a program there with at least one worker. This takes about 10 ms
+//! per mutation.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of the crate's root, from the lowest layer to the highest. Each entry also has the
-/// modules from which this module may import.
+/// The modules of the crate's root, the lowest layer first, each with the modules from which it may
+/// import.
 const LAYERS: [(&str, &[&str]); 8] = [
     ("types", &[]),
     ("read", &["types"]),

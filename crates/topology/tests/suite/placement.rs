@@ -83,8 +83,8 @@ fn per_object(
 
 /// Checks that workers are spread evenly over objects.
 ///
-/// Each core has at least `rounds` workers. The workers beyond those must be spread evenly. One
-/// object may have two more of them than another only if the other has one on each of its cores.
+/// After `rounds` workers per core, the remaining workers must be even. One object may have two
+/// more of them than another only if the other has one on each of its cores.
 fn assert_even(counts: &[(usize, usize)], rounds: usize, what: &str) {
     for (workers, cores) in counts {
         assert!(

@@ -51,7 +51,7 @@ fn budget_inside(group: &Path, wrapper: &[&str]) -> Option<[String; 3]> {
     fields.try_into().ok()
 }
 
-/// Two nested groups. Dropping them deletes the inner group first, and then the outer one.
+/// Two nested groups. They are deleted on drop, the inner one first.
 struct Groups {
     made: Vec<PathBuf>,
 }

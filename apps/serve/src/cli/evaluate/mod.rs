@@ -226,9 +226,7 @@ impl Evaluate {
                     Ok(quota) => Some(quota),
                     Err(error) => {
                         output::note(&format!(
-                            "skipped --place quota, because a control group with a quota cannot be \
-                             created: {error}. Run as root, or in a control group that you may \
-                             write, to include it\n"
+                            "skipped --place quota, because a control group with a quota cannot be created: {error}\n"
                         ));
                         continue;
                     }

@@ -39,7 +39,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
         for word in line.split([' ', '\t', ',']).filter(|w| !w.is_empty()) {
             let at = || format!("{}, line {}: `{word}`", file.display(), i + 1);
             let Some((_, times, numbers)) = all.last_mut() else {
-                bail!("{} is before the first NAME:", at());
+                bail!("{} needs a line `NAME:` before it", at());
             };
             if word.contains(':') || (numbers.is_empty() && times.is_empty()) {
                 times.push(time_s(word).with_context(at)?);

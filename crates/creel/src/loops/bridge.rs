@@ -126,7 +126,7 @@ impl Pool {
     /// - **Backpressure.** An item is in flight from the moment at which it is pulled until `f` has
     ///   returned. While `bound` items are in flight, the caller does not pull. It runs items
     ///   instead. If the times of your items differ a lot, use a bound of several times the number
-    ///   of workers, so that the workers have enough to do while the caller runs a long item.
+    ///   of workers. The workers then have enough to do while the caller runs a long item.
     /// - **Order.** Items begin in the order in which they are pulled.
     /// - **Cost.** Each item is passed on by itself, which takes some hundred nanoseconds but no
     ///   allocation. If the items are shorter than that, let the iterator return groups of them. A

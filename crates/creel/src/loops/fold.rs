@@ -27,9 +27,9 @@ const fn leaves_of<A>() -> usize {
 
 /// # Folds
 ///
-/// A fold reduces all items to one value. To make the result independent of the number of workers,
-/// even for floating-point sums, we cut the items into leaves by their number only, fold each leaf
-/// in order, and combine neighbours pairwise. The result has the same bits at any number of
+/// A fold reduces all items to one value. The result must not depend on the number of workers, even
+/// for floating-point sums. Therefore we cut the items into leaves by their number only, fold each
+/// leaf in order, and combine neighbours pairwise. The result has the same bits at any number of
 /// workers.
 impl Pool {
     /// Folds all items into one value. The pool cuts the items into the leaves of a fixed tree.

@@ -114,8 +114,8 @@ impl Pool {
     }
 
     /// Returns the number of workers for a loop of `units` units. A sticky loop on an adaptive pool
-    /// uses at most as many workers as there are CPUs, or as a CPU quota allows (rounded up),
-    /// because more threads would only take turns on these CPUs.
+    /// uses at most as many workers as there are CPUs, or as a CPU quota allows (rounded up). More
+    /// threads would only take turns on these CPUs.
     fn workers_for(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
             // Only the caller runs the loop.

@@ -3,7 +3,7 @@
 //! Waking a worker costs the caller a few microseconds, or about 25 if the CPU is a virtual one
 //! that was halted. The worker is late by the same time. A program that runs a loop per frame pays
 //! this in each frame. However, frames are regular. If loops have woken a worker several times in a
-//! row at even distances, the worker sets an alarm for shortly before the next loop, and spins
+//! row at even distances, the worker sets an alarm for shortly before the next loop. It then spins
 //! until the loop starts. If the loop does not start in time, the worker sleeps until it is woken,
 //! as it would have without this module.
 //!

@@ -37,10 +37,10 @@
 //! finished and is not cancelled.
 //!
 //! `SPARE`: this bit saves counting references. A waker that is consumed by its wake-up into a hint
-//! or into the LIFO slot leaves its reference with the task, and a new task that is queued by a
-//! hint starts with one. The reference belongs to the next poll. The first waker that this poll
-//! clones takes it without counting. If no waker takes it, the step that ends the poll drops it.
-//! The bit is never set without `HINTED` or `RUNNING`.
+//! or into the LIFO slot leaves its reference with the task. A new task that is queued by a hint
+//! starts with one. The reference belongs to the next poll. The first waker that this poll clones
+//! takes it without counting. If no waker takes it, the step that ends the poll drops it. The bit
+//! is never set without `HINTED` or `RUNNING`.
 //!
 //! # Which step frees the cell
 //!

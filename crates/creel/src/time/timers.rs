@@ -85,8 +85,8 @@ impl State {
             .is_some_and(|(next, until)| next < until)
     }
 
-    /// Moves the pending timers onto the wheel, oldest first. Wakers that are no longer needed go
-    /// to `spent`.
+    /// Moves the pending timers onto the wheel, starting with the oldest. Wakers that are no longer
+    /// needed go to `spent`.
     fn take(&mut self, pending: &PendingTimers<Arm>, spent: &mut Vec<StoredWaker>) {
         // SAFETY: the lock of the state is held, so this is the only reader.
         while let Some(Arm { key, tick, waker }) = unsafe { pending.pop() } {

@@ -61,8 +61,8 @@ impl Pool {
     /// all messages are delivered.
     ///
     /// The result is that of a loop over the items with the [`Outbox`], followed by
-    /// [`deliver`](Self::deliver). This call is faster if little work is done for each message,
-    /// because the pool may then let the calling thread do everything and deliver each message at
+    /// [`deliver`](Self::deliver). This call is faster if little work is done for each message. In
+    /// this case, the pool may let the calling thread do everything and deliver each message at
     /// once, without storing it. The outbox measures both ways, so create it once. Since `deliver`
     /// may be called while `send` runs, `send` must not hold a lock that `deliver` takes.
     ///

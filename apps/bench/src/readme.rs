@@ -259,7 +259,8 @@ fn generated(readme: &Path) -> anyhow::Result<Option<[Generated; 3]>> {
     let lines = lines(&report);
     ensure!(
         !lines.is_empty(),
-        "cannot use {} as a record: it has none of the results that the tables show",
+        "cannot use {} as a record: it has none of the results that the tables show. Make a record \
+         with --full --record DIR",
         record.display()
     );
     let name = record.file_name().unwrap_or_default().to_string_lossy();

@@ -361,7 +361,8 @@ impl Run<'_> {
             return Ok(kept.clone());
         }
         let message = format!(
-            "cannot resume {}: the report was measured under different conditions:\n  {}",
+            "cannot resume {}: the report was measured under different conditions. Measure \
+             under the old ones, or start again without --resume:\n  {}",
             workload.name,
             mismatches.join("\n  ")
         );
@@ -488,7 +489,8 @@ impl Run<'_> {
         let comparison = compare::reports(old, new);
         if comparison.compared == 0 {
             let message = "cannot compare the reports: they have no case in which the same subject \
-                           of Creel and the same baseline have two or more samples each";
+                           of Creel and the same baseline have two or more samples each. \
+                           Use --runs 2 or more";
             return Err(Failure::new(Exit::BadData, message.to_owned()).into());
         }
         if !comparison.mismatches.is_empty() && !self.cli.anyway {

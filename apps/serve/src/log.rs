@@ -158,7 +158,8 @@ impl State {
             }
             Err(error) if !self.has_failed => {
                 output::note(&format!(
-                    "creel-serve: cannot write the access log {}: {error}\n",
+                    "creel-serve: cannot write the access log {}: {error}. Lines are dropped until \
+                     it can be written again\n",
                     self.name
                 ));
             }

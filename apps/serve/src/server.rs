@@ -120,7 +120,9 @@ impl Server {
         #[cfg(not(feature = "tls"))]
         if settings.tls.is_some() {
             return Err(ServerError::Setting(
-                "cannot serve HTTPS: this program was built without the feature tls".into(),
+                "cannot serve HTTPS, because this program was built without the feature tls: \
+                 build it with --features tls"
+                    .into(),
             ));
         }
         let work = pool("crypto", settings.workers, Wait::default())?;

@@ -139,7 +139,8 @@ pub extern "C" fn __wrap_getNumberOfProcessors() -> c_uint {
     workers(Rounding::Floor)
 }
 
-/// Writes the limit that determined the number of workers. Returns the length of the text.
+/// Writes a text that names the limit that determined the number of workers. Returns the length of
+/// the text.
 ///
 /// # Safety
 ///
@@ -155,8 +156,8 @@ pub unsafe extern "C" fn creel_bound_by(buffer: *mut c_char, size: usize) -> usi
     unsafe { write_text(&text, buffer, size) }
 }
 
-/// Writes the notes on files that are unusable or contradict each other, one line each. Returns the
-/// length of the text.
+/// Writes the notes on files that are unusable or contradict each other. Each note is one line.
+/// Returns the length of the text.
 ///
 /// # Safety
 ///

@@ -14,7 +14,8 @@ use std::{
 
 type Region = unsafe extern "C-unwind" fn(*mut c_void, *const Member<'static>) -> c_int;
 
-/// Forms a gang.
+/// Forms a gang of `members` threads, or of as many as the pool has workers if `members` is 0.
+/// Returns 0 or an error number.
 ///
 /// # Safety
 ///

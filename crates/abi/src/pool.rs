@@ -1,4 +1,4 @@
-//! The pool: creating it, and its loops.
+//! The functions that create, resize and end a pool, and those that run loops on it.
 //!
 //! A body is a C function with a context. We call it through `extern "C-unwind"`, and our own
 //! functions are `extern "C"`. Therefore an exception that leaves a body ends the process, and is
@@ -77,7 +77,7 @@ unsafe fn option<T: std::str::FromStr>(text: *const c_char) -> Result<Option<T>,
     text.parse().map(Some).map_err(|_| EINVAL)
 }
 
-/// Creates a pool.
+/// Creates a pool and stores it in `pool`. Returns 0 or an error number.
 ///
 /// # Safety
 ///
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn creel_pool_workers(pool: *const Pool) -> c_uint {
     pool.map_or(0, |pool| pool.workers().try_into().unwrap_or(c_uint::MAX))
 }
 
-/// Changes the number of workers.
+/// Changes the number of workers. Returns 0 or an error number.
 ///
 /// # Safety
 ///
@@ -267,7 +267,8 @@ const ALIGNMENT: usize = 64;
 #[derive(Clone)]
 struct Line([u8; ALIGNMENT]);
 
-/// Reduces `0..count` by a tree that depends on `count` and `leaf_length` only.
+/// Reduces `0..count` along a tree that depends on `count` and `leaf_length` only, and writes the
+/// outcome to `result`.
 ///
 /// # Safety
 ///

@@ -92,7 +92,8 @@ fn written(into: &Path) -> Vec<PathBuf> {
     trees.iter().enumerate().map(write).collect()
 }
 
-/// Returns each machine without a mask and with some masks, and the number for it.
+/// Returns several rows for each machine: one without a mask, and others with masks. Each row has
+/// the number of workers that we expect.
 fn rows(folder: &Path) -> Vec<Row> {
     let machines = [captured(folder), written(folder)].concat();
     let row = |root: &PathBuf, mask: &str| {
@@ -117,7 +118,7 @@ fn table(rows: &[Row], folder: &Path) -> PathBuf {
     path
 }
 
-/// Returns a file that cargo has built, the newest with this beginning and ending.
+/// Returns the newest file that cargo has built and whose name has this beginning and ending.
 fn built(beginning: &str, ending: &str) -> PathBuf {
     let own = env::current_exe().unwrap();
     let found = fs::read_dir(own.parent().unwrap()).unwrap().flatten();
@@ -129,8 +130,8 @@ fn built(beginning: &str, ending: &str) -> PathBuf {
     newest.expect("cargo must have built it").path()
 }
 
-/// Runs a command, and compares its output with the numbers of the rows, one on each line. Returns
-/// without a check if the program is not installed.
+/// Runs a command, and compares the number on each line of its output with the number of the row.
+/// Returns without a check if the program is not installed.
 fn compare(command: &mut Command, rows: &[Row]) {
     let Ok(out) = command.output() else {
         eprintln!(

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// example 126 and 127. The codes 129, 130 and 143 are 128 plus SIGHUP, SIGINT and SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// 0: the program has done everything.
+    /// 0: the program has done all of its work.
     Done,
     /// 1: some parts of the work have failed, and the others are done.
     SomeFailed,

@@ -7,7 +7,8 @@
 const RESERVED: std::ops::RangeInclusive<u64> = 16..=100;
 
 /// Raises the limit on open files as far as the system allows, for this process and for processes
-/// that it starts. Returns the number of connections that fit, at least one.
+/// that it starts. Returns the number of connections that fit into the limit, which is at least
+/// one.
 pub fn allow_many() -> usize {
     #[cfg(unix)]
     {

@@ -1,4 +1,4 @@
-//! A minimal HTTP server for the browser on this machine, with which a program shows a page.
+//! A minimal HTTP server, with which a program shows a page in a browser on the same machine.
 //!
 //! - The resources are bounded: a request has 8 KiB and five seconds, and there are at most 16
 //!   requests at the same time.
@@ -60,9 +60,9 @@ impl Request {
         self.value(name)?.parse().ok()
     }
 
-    /// Returns the range of bytes that the request asks for, if it has a `Range` header: the first
-    /// byte and the one after the last. `length` is the length of the body. We support one range
-    /// only.
+    /// Returns the range of bytes that the request asks for, if it has a `Range` header. The result
+    /// is the first byte and the one after the last. `length` is the length of the body. We support
+    /// one range only.
     pub fn range(&self, length: u64) -> Option<(u64, u64)> {
         let (first, last) = self
             .range
@@ -129,7 +129,7 @@ pub struct Answer {
     body: Body,
 }
 
-/// A function that writes the body, in as many pieces as it likes.
+/// A function that writes the body of an answer. It may call `write` as often as it likes.
 pub type Body = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()>>;
 
 impl Answer {
@@ -146,7 +146,7 @@ impl Answer {
         }
     }
 
-    /// Creates an answer with a status such as "404 Not Found" and no other body.
+    /// Creates an error answer, for example "404 Not Found". The body is the text of the status.
     pub fn refused(status: &'static str) -> Answer {
         Answer::whole(status, "text/plain", status.as_bytes().to_vec())
     }
@@ -221,7 +221,7 @@ pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Answers requests until the process ends, each one on a thread of its own.
+/// Answers requests until the process ends. Each request gets a thread of its own.
 pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
     let answer = Arc::new(answer);
     // Relaxed is enough for the accesses, because this is a count that protects no data.

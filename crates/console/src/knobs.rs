@@ -80,8 +80,8 @@ const JOBS_MAX: usize = 4096;
 ///
 /// # Errors
 ///
-/// Returns a message if the text is neither a number from 1 to 4,096 nor one of the two words, or
-/// if the text is a word and the machine cannot be read.
+/// Returns a message if the text is neither a number from 1 to 4,096 nor one of the two words. Also
+/// returns one if the text is a word and the machine cannot be read.
 pub fn jobs(text: &str) -> Result<usize, String> {
     match text {
         "cores" | "pus" => {

@@ -6,13 +6,13 @@
 
 use std::fmt::Write;
 
-/// A named curve. Its points are (x, y) in the order of x. The chart omits points that are not
-/// finite.
+/// A named curve.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The name of the curve in the legend.
     pub name: String,
-    /// The points, in the axes' units.
+    /// The points (x, y) in the units of the axes, sorted by x. The chart omits points that are not
+    /// finite.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -124,8 +124,8 @@ impl Chart {
         range
     }
 
-    /// Returns the chart as text. The grid has `width` × `height` characters, at least 10 × 4,
-    /// without the numbers and the legend around it.
+    /// Returns the chart as text. The grid has `width` × `height` characters, but at least 10
+    /// columns and 4 rows. The numbers and the legend around the grid do not count.
     pub fn text(&self, width: usize, height: usize) -> String {
         let (width, height) = (width.max(10), height.max(4));
         let range = self.range();

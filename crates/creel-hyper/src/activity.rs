@@ -10,9 +10,9 @@
 //! in its input buffer or still to come begin with the head of the next request. When we take the
 //! stream back, we keep the bytes of that buffer.
 //!
-//! After some requests we cannot know that. A request with a body may have a part of the body still
-//! to come, and a request for an upgrade may change the protocol. Such a connection is *opaque* and
-//! never counts as idle again.
+//! After some requests we cannot know whether the next bytes begin a new request. A request with a
+//! body may have a part of the body still to come, and a request for an upgrade may change the
+//! protocol. Such a connection is *opaque* and never counts as idle again.
 //!
 //! An answer is in progress until its body is dropped. hyper drops the body when all of it is in
 //! hyper's buffer.

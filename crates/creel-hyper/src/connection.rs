@@ -27,9 +27,9 @@ use crate::server_io::ServerIo;
 /// The interval after which we check a connection for activity. A connection without activity needs
 /// no buffers.
 ///
-/// The first checks come early, so that of many clients with a single request only a few hold
-/// buffers at the same time. The interval doubles up to [`CHECK_INTERVAL_MAX`], so we check a busy
-/// connection once per second.
+/// The first checks come early. If many clients send a single request each, only a few of them
+/// therefore hold buffers at the same time. The interval doubles up to [`CHECK_INTERVAL_MAX`], so
+/// we check a busy connection once per second.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(62);
 /// The longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);

@@ -64,8 +64,8 @@ pub struct PerCore {
 }
 
 impl PerCore {
-    /// Creates `cores` pools with one worker each. Each worker has a core of its own, if there are
-    /// enough.
+    /// Creates `cores` pools with one worker each. Each worker has a core of its own, if the
+    /// machine has enough cores.
     ///
     /// # Errors
     ///

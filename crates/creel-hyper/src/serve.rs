@@ -211,10 +211,10 @@ impl<L: Listen, S, H> Serve<L, S, H> {
 
     /// Sets a function that receives the events of connections, for example to count or log them.
     ///
-    /// An event says that a connection was accepted, could not be accepted, or has ended and how.
-    /// The task that awaits the server calls the function for one event after the other. While the
-    /// function runs, the server accepts no connections. If the function panics, the server panics.
-    /// It receives no more events after the server's future is dropped.
+    /// An event says that a connection was accepted or could not be accepted, or how a connection
+    /// has ended. The task that awaits the server calls the function for one event after the other.
+    /// While the function runs, the server accepts no connections. If the function panics, the
+    /// server panics. It receives no more events after the server's future is dropped.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {

@@ -143,8 +143,8 @@ fn parenthesized(tokens: TokenStream) -> TokenStream {
     TokenTree::Group(Group::new(Delimiter::Parenthesis, tokens)).into()
 }
 
-/// Parses Rust. Its variables are invisible to the program, because we give all tokens the span of
-/// a definition in a `macro_rules!` macro.
+/// Parses Rust code. The variables in it are invisible to the program, because we give all tokens
+/// the span of a definition in a `macro_rules!` macro.
 fn parse(code: &str) -> TokenStream {
     let tokens: TokenStream = code.parse().expect("our own code is valid Rust");
     with_span(tokens, Span::mixed_site())

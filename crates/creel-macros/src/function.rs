@@ -9,7 +9,7 @@ pub(crate) struct Function {
     pub(crate) head: Vec<TokenTree>,
     pub(crate) name: Ident,
     pub(crate) parameters: Group,
-    /// The arrow and the type. Empty if there are none.
+    /// The arrow and the type. There are no tokens if the function has no return type.
     pub(crate) output: Vec<TokenTree>,
     pub(crate) body: Group,
 }
@@ -20,8 +20,8 @@ impl Function {
         let needs = |span| Error::new(span, format!("#[{attribute}] needs an `async fn`"));
         let mut tokens = item.into_iter().peekable();
         let mut head = Vec::new();
-        // Everything before `async` is an attribute or the visibility, or the item is of another
-        // kind.
+        // Only attributes and the visibility may come before `async`. Anything else means that the
+        // item is not an `async fn`.
         loop {
             match tokens.next() {
                 Some(TokenTree::Ident(word)) => match word.to_string().as_str() {

@@ -75,8 +75,8 @@ pub fn main(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # }
 /// ```
 ///
-/// The pool has one worker by default. The options are those of [`macro@main`], and two more for
-/// tests with timers:
+/// The pool has one worker by default. The options are those of [`macro@main`]. There are two more,
+/// which are for tests with timers.
 ///
 /// # A clock that jumps
 ///

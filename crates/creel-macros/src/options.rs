@@ -6,7 +6,7 @@ use proc_macro::{Ident, TokenStream, TokenTree};
 /// One option.
 pub(crate) struct Setting {
     pub(crate) name: Ident,
-    /// The tokens after the `=`. Empty if the option has no value.
+    /// The tokens after the `=`. There are no tokens if the option has no value.
     pub(crate) value: TokenStream,
 }
 

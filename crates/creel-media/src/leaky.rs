@@ -77,7 +77,7 @@ struct Inner<T> {
     /// The oldest message. It has a place of its own, so that a channel that is always emptied
     /// before the next message arrives does not access any other memory.
     first: Option<T>,
-    /// The other messages. Empty while `first` is empty.
+    /// The other messages. The list is empty while `first` is empty.
     more: VecDeque<T>,
     /// The maximum number of messages in `first` and `more` together.
     capacity: usize,

@@ -33,7 +33,8 @@ pub struct Tokio {
 
 struct Shared {
     handle: Handle,
-    /// The helper thread ends when this sender is dropped. `None` if the runtime is not ours.
+    /// The helper thread ends when this sender is dropped. The sender is `None` if the runtime is
+    /// not ours.
     _helper: Option<oneshot::Sender<()>>,
 }
 

@@ -87,7 +87,7 @@ impl Kind {
     }
 }
 
-/// How long a free thread waits for the next call before it ends.
+/// The time for which a free thread waits for the next call before it ends.
 const KEPT: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -190,7 +190,7 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     call(Kind::Call, work)
 }
 
-/// Like [`blocking`], for the lookup of a host name.
+/// Does the same as [`blocking`], for the lookup of a host name.
 #[cfg(feature = "net")]
 pub(crate) fn look_up<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     call(Kind::Name, work)

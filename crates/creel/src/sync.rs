@@ -205,7 +205,7 @@ pub(crate) fn local<T: 'static, R>(
     key.try_with(f).ok()
 }
 
-/// Pauses the calling thread at random under `--cfg creel_pauses`; otherwise it does nothing.
+/// Pauses the calling thread at random under `--cfg creel_pauses`. Otherwise it does nothing.
 #[cfg_attr(any(creel_pauses, creel_sim), track_caller)]
 #[inline(always)]
 fn pause() {

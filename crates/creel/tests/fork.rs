@@ -1,7 +1,7 @@
 //! A process that was forked from a process with a pool.
 //!
 //! The child can drop the pool, which does nothing, and can create new pools. This is a single
-//! test, so that no other thread of the test harness is in the middle of an operation.
+//! test. Therefore no other thread of the test harness holds a lock when the process forks.
 
 #![cfg(all(unix, not(miri)))]
 

@@ -35,7 +35,7 @@ async fn started(child: &Child) {
     assert_eq!(&bytes[..read.unwrap()], b"started\n");
 }
 
-/// Whether a process exists, even as a zombie.
+/// Returns whether a process exists. A zombie counts as well.
 fn exists(id: u32) -> bool {
     let mut kill = std::process::Command::new("kill");
     let kill = kill.args(["-0", &id.to_string()]).stderr(Stdio::null());

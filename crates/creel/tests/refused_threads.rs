@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Set in the process that runs a case.
+/// The environment variable that is set in the process that runs a case.
 const CASE: &str = "CREEL_REFUSED_CASE";
 
 /// Runs `f` in a process of its own, which is this program with this one test.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Long enough for anything that happens at all.
+/// The timeout of all waits. Only a hang takes this long.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The ledger of pinned workers belongs to the process, so one test runs at a time.

@@ -104,7 +104,7 @@ fn a_local_task_of_a_seeded_pool_stays_on_its_thread() {
     });
 }
 
-/// This is a single test, because the number belongs to the process.
+/// This is a single test, because the maximum number of blocking calls belongs to the process.
 #[test]
 fn blocking_calls_are_limited_and_do_not_delay_name_lookups() {
     bounded("blocking calls", || {

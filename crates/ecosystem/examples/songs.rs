@@ -21,7 +21,7 @@ struct Song {
     title: String,
 }
 
-/// An error of the database is an error of the server.
+/// Prints an error of the database, and returns the status 500 for the client.
 fn internal(error: sqlx::Error) -> StatusCode {
     eprintln!("the database failed: {error}");
     StatusCode::INTERNAL_SERVER_ERROR

@@ -121,8 +121,8 @@ unsafe impl GenericThreadPool for Paralight<'_> {
         reduce: impl Fn(Output, Output) -> Output,
         cleanup: &(impl SourceCleanup + Sync),
     ) -> Output {
-        // The lowest index that has ended the search. Relaxed, because it is only a hint that
-        // avoids work.
+        // The lowest index that has ended the search. Relaxed is enough, because it is only a hint
+        // that avoids work.
         let bound = AtomicUsize::new(usize::MAX);
         let outputs = self.run(input_len, cleanup, |mut piece| {
             let mut accum = init();

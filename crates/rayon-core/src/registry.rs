@@ -6,9 +6,9 @@
 //! | `spawn`, jobs of a scope, work from outside threads | the queues of this module, which are a [`creel::Source`] of the pool |
 //! | `broadcast` | the inboxes of Creel's workers |
 //!
-//! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest, or with
-//! `breadth_first` the oldest. Other threads steal the oldest. Threads from outside push to a
-//! shared queue.
+//! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest job from it.
+//! With `breadth_first`, it takes the oldest job instead. Other threads steal the oldest job.
+//! Threads that do not belong to the pool push to a shared queue.
 
 use crate::{
     builder::Handlers,

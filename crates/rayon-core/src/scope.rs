@@ -161,8 +161,8 @@ impl<'scope> Base<'scope> {
 }
 
 impl<'scope> Scope<'scope> {
-    /// Spawns a closure into the scope. Returns at once. A thread runs the closures that it has
-    /// spawned in reverse order, the newest first.
+    /// Spawns a closure into the scope. Returns at once. Of the closures that a thread has spawned,
+    /// it runs the newest one first.
     pub fn spawn<BODY>(&self, body: BODY)
     where
         BODY: FnOnce(&Scope<'scope>) + Send + 'scope,

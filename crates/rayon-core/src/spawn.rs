@@ -3,8 +3,8 @@
 use crate::{job::JobRef, registry::Registry};
 use std::sync::Arc;
 
-/// Spawns a closure on the current pool. Returns at once. The calling thread, if it belongs to the
-/// pool, runs the jobs that it has spawned in reverse order, the newest first.
+/// Spawns a closure on the current pool. Returns at once. If the calling thread belongs to the
+/// pool, it runs the newest of the jobs that it has spawned first.
 ///
 /// A panic of the closure is passed to the pool's panic handler. If the pool has no panic handler,
 /// it aborts the process.

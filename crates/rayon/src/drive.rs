@@ -69,7 +69,8 @@ impl<T, C: Consumer<T>> ProducerCallback<T> for Drive<'_, C> {
     }
 }
 
-/// The pieces of a producer, each with its part of the consumer, and the reducers of the cuts.
+/// The pieces of a producer and the reducers of the cuts. Each piece has its own part of the
+/// consumer.
 struct Tree<P, C, R, Rd> {
     leaves: Vec<Leaf<P, C, R>>,
     reducers: Vec<Rd>,

@@ -33,10 +33,10 @@
 //!
 //! # Deterministic results
 //!
-//! We cut the items into pieces by their number only, however many workers are idle, and reduce the
-//! results of the pieces along a fixed tree. A sum of floats therefore has the same bits on 1 and
-//! on 64 workers, which rayon does not guarantee. You can set the number of pieces with
-//! [`OnPool::pieces`].
+//! We cut the items into pieces by their number only, and not by the number of idle workers. We
+//! then reduce the results of the pieces along a fixed tree. A sum of floats therefore has the same
+//! bits on 1 and on 64 workers, which rayon does not guarantee. You can set the number of pieces
+//! with [`OnPool::pieces`].
 //!
 //! # Limits
 //!

@@ -132,7 +132,8 @@ fn from_environment() -> i64 {
     }
 }
 
-/// Returns libc's own function of a name, or null. Looks it up once. `name` must end with NUL.
+/// Returns libc's own function with this name, or null if there is none. Looks the function up only
+/// once. `name` must end with NUL.
 fn next(cache: &AtomicPtr<c_void>, name: &'static core::ffi::CStr) -> *mut c_void {
     let known = cache.load(Ordering::Relaxed);
     if !known.is_null() {

@@ -120,7 +120,7 @@ impl Estimate {
     }
 }
 
-/// Returns how much wider errors must be if we make this many comparisons.
+/// Returns the factor by which errors must be wider if we make this many comparisons.
 ///
 /// With the wider errors, 19 of 20 runs without a real difference show none in any comparison. The
 /// factor is the quotient of two quantiles of the normal distribution: that of 5 % divided by the

@@ -75,7 +75,8 @@ impl Histogram {
         self.max
     }
 
-    /// Returns the value that a share of all values, from 0 to 1, does not exceed.
+    /// Returns the value that the given share of all values does not exceed. `share` is from 0 to
+    /// 1. For example, 0.5 gives the median.
     ///
     /// The result is at most 0.8 % too large. It is 0 if there are no values.
     pub fn quantile(&self, share: f64) -> u64 {
@@ -128,7 +129,8 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Returns the percentiles of a histogram in units of `unit`. They are 0 if it is empty.
+    /// Returns the percentiles of a histogram in units of `unit`. They are 0 if the histogram is
+    /// empty.
     pub fn of(histogram: &Histogram, unit: Duration) -> Self {
         let unit = unit.as_nanos() as f64;
         Percentiles {

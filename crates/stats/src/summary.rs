@@ -19,10 +19,10 @@ pub struct Summary {
     pub mean: f64,
     /// The standard deviation of the sample, or 0 with a single value.
     pub sd: f64,
-    /// Half of the width of the 95 % interval of the mean. `None` with a single value.
+    /// Half of the width of the 95 % interval of the mean. It is `None` with a single value.
     pub ci95: Option<f64>,
-    /// The geometric mean. `None` if the smallest value is not positive, because a zero means that
-    /// the value was too small to measure.
+    /// The geometric mean. It is `None` if the smallest value is not positive, because a zero means
+    /// that the value was too small to measure.
     pub geometric_mean: Option<f64>,
     /// The number of values that are far from the median, compared with the spread of the others.
     pub outliers: usize,
@@ -62,7 +62,7 @@ pub struct Ratio {
     pub median: f64,
     /// The largest ratio.
     pub max: f64,
-    /// The lower end of the 95 % interval of the geometric mean. `None` with a single pair.
+    /// The lower end of the 95 % interval of the geometric mean. It is `None` with a single pair.
     pub low: Option<f64>,
     /// The upper end of the 95 % interval.
     pub high: Option<f64>,

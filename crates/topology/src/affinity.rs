@@ -117,7 +117,7 @@ impl Thread {
     }
 }
 
-/// Restricts a thread to `pus`. A running thread moves at once, and a sleeping thread when it
+/// Restricts a thread to `pus`. A running thread moves at once. A sleeping thread moves when it
 /// wakes.
 ///
 /// # Errors

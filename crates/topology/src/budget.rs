@@ -9,7 +9,7 @@ use std::fmt;
 use crate::machine::Machine;
 use crate::types::{Constraint, CpuSet, Rule};
 
-/// How a quota that is not a whole number of CPUs becomes a number of workers.
+/// The rounding of a quota that is not a whole number of CPUs to a number of workers.
 ///
 /// ```
 /// use creel_topology::{Budget, Machine, Rounding};
@@ -156,7 +156,9 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Returns the budget of a machine: mask ∩ cpuset ∩ quota, in cores. Quotas are rounded down.
+    /// Returns the budget of a machine. It is the number of cores that the cpusets and the affinity
+    /// mask allow, reduced further if a CPU quota or a limit on the number of tasks is lower.
+    /// Quotas are rounded down.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};
@@ -169,7 +171,7 @@ impl Budget {
         Budget::rounded(machine, Rounding::Floor)
     }
 
-    /// Returns the same budget as [`Budget::of`], with quotas rounded as requested.
+    /// Returns the budget like [`Budget::of`], but rounds quotas as `rounding` says.
     ///
     /// ```
     /// use creel_topology::{Budget, Machine, Rounding};
@@ -276,9 +278,15 @@ impl Budget {
 
     /// Returns all limits. The list is never empty.
     ///
-    /// Their order is: the machine's cores, the cpusets that narrow them from the outermost group
-    /// inwards, the mask if it narrows them further, the quotas, the numbers of tasks that are
-    /// below the number of cores, the memory, and the explicit number.
+    /// The limits are in this order:
+    ///
+    /// 1. the machine's cores
+    /// 2. the cpusets that narrow them, from the outermost group inwards
+    /// 3. the affinity mask, if it narrows them further
+    /// 4. the quotas
+    /// 5. the numbers of tasks that are below the number of cores
+    /// 6. the memory
+    /// 7. the explicit number
     ///
     /// ```
     /// use creel_topology::{Budget, Machine};

@@ -17,6 +17,9 @@ pub const RUNNER_COMMAND: &str = "measure-one";
 /// The time between two checks for an interrupt while a command runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// The error if that process has ended before us.
+const ENDED: &str = "the process that runs commands has ended, so run creel again";
+
 /// The process that runs commands. Dropping it ends the process and its children.
 pub struct Agent {
     process: Child,
@@ -44,7 +47,7 @@ impl Agent {
     /// Runs a command once. An interrupt ends the run.
     pub fn run(&mut self, request: &RunRequest, interrupt: &Interrupt) -> Result<Outcome> {
         let text = serde_json::to_string(request)?;
-        writeln!(self.requests, "{text}").context("the process that runs commands has ended")?;
+        writeln!(self.requests, "{text}").context(ENDED)?;
         let mut line = Vec::new();
         loop {
             match self.replies.read_until(b'\n', &mut line) {
@@ -52,7 +55,7 @@ impl Agent {
                 Ok(_) => {
                     // A Ctrl-C in the terminal reaches that process as well.
                     interrupt.check()?;
-                    bail!("the process that runs commands has ended");
+                    bail!(ENDED);
                 }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     interrupt.check()?;

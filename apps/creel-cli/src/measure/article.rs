@@ -39,7 +39,7 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
         for word in line.split([' ', '\t', ',']).filter(|w| !w.is_empty()) {
             let at = || format!("{}, line {}: `{word}`", file.display(), i + 1);
             let Some((_, times, numbers)) = all.last_mut() else {
-                bail!("{} is before the first NAME:", at());
+                bail!("{} needs a line `NAME:` before it", at());
             };
             if word.contains(':') || (numbers.is_empty() && times.is_empty()) {
                 times.push(time_s(word).with_context(at)?);
@@ -51,7 +51,10 @@ pub fn parse(text: &str, file: &Path) -> Result<Vec<Measured>> {
     }
     let blocks = all.into_iter().map(|(name, times, numbers)| {
         if times.is_empty() || numbers.len() < times.len() {
-            bail!("{}: {name} has more times than rates", file.display());
+            bail!(
+                "{}: {name} needs at least one time, and a rate for each time",
+                file.display()
+            );
         }
         Ok(measured(name, &times, &numbers))
     });

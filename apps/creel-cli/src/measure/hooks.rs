@@ -49,7 +49,7 @@ impl<'a> Hooks<'a> {
             .status()
             .context("cannot start sh")?;
         if !status.success() {
-            bail!("{flag} `{line}` failed: {status}");
+            bail!("{flag} `{line}` failed: {status} (use --show-output to see its messages)");
         }
         Ok(())
     }

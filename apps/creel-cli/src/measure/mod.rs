@@ -380,7 +380,10 @@ impl<'a> Session<'a> {
         }
         let ignored = args.ignore_failure.as_ref();
         if outcome.timed_out && !ignored.is_some_and(Ignored::has_all) {
-            bail!("`{label}` took longer than --timeout, so creel has ended it");
+            bail!(
+                "`{label}` took longer than --timeout, so creel has ended it: use a longer \
+                 --timeout, or --ignore-failure to count such runs"
+            );
         }
         let code = outcome.exit_code;
         if code != 0 && !outcome.timed_out && !ignored.is_some_and(|ignored| ignored.has(code)) {
@@ -407,7 +410,10 @@ impl<'a> Session<'a> {
         for (name, regex) in &self.args.metric {
             let last = regex.captures_iter(&text).last();
             let Some(found) = last.as_ref().and_then(|captures| captures.get(1)) else {
-                bail!("--metric {name}={regex}: nothing that `{label}` has printed matches");
+                bail!(
+                    "--metric {name}={regex}: nothing that `{label}` has printed matches: use \
+                     --show-output to see what it prints"
+                );
             };
             let number = found.as_str().replace(['_', '\'', ','], "");
             let number: f64 = number.parse().with_context(|| {

@@ -110,7 +110,8 @@ impl Store {
             let found: Vec<String> = reader.headers()?.iter().map(String::from).collect();
             if found != wanted {
                 bail!(
-                    "cannot append to {}: it has other columns ({}) than these runs ({})",
+                    "cannot append to {}: it has other columns ({}) than these runs ({}). Use \
+                     another file",
                     path.display(),
                     found.join(","),
                     wanted.join(",")
@@ -215,7 +216,8 @@ pub fn read(file: &Path) -> Result<Vec<Measured>> {
     let run = header.iter().position(|name| name == "run");
     let Some(run) = run.filter(|_| header.first().is_some_and(|name| name == "command")) else {
         bail!(
-            "{} is not a measurement: it has no columns command and run",
+            "{} is not a measurement, because it has no columns command and run: use a file that \
+             creel measure --csv has written",
             file.display()
         );
     };
@@ -257,7 +259,10 @@ pub fn read(file: &Path) -> Result<Vec<Measured>> {
         }
     }
     if all.is_empty() {
-        bail!("{} holds no runs", file.display());
+        bail!(
+            "{} holds no runs: use a file that creel measure --csv has written",
+            file.display()
+        );
     }
     Ok(all)
 }

@@ -43,7 +43,10 @@ impl Target {
             .collect();
         found.sort_unstable();
         if found.is_empty() {
-            return fail(format!("there is no process with the name {name}"));
+            return fail(format!(
+                "there is no process with the name {name}: use the name of its file, or -p with \
+                 its id"
+            ));
         }
         Ok(Target::Processes(found))
     }

@@ -125,7 +125,9 @@ fn address(url: &str) -> Result<SocketAddr, String> {
     let mut found = address
         .to_socket_addrs()
         .map_err(|error| error.to_string())?;
-    found.next().ok_or_else(|| "the host has no address".into())
+    found
+        .next()
+        .ok_or_else(|| "the host has no address: check its name, or use an IP address".into())
 }
 
 /// Parses a rate in requests per second.
@@ -180,18 +182,24 @@ impl Load {
         if report.wrong() > 0 {
             anyhow::bail!(Failure::new(
                 Exit::SomeFailed,
-                format!("{} answers with status 200 were wrong", report.wrong())
+                format!(
+                    "{} answers with status 200 had a wrong body (column wrong): the service does \
+                     not compute what it should",
+                    report.wrong()
+                )
             ));
         }
         if report.failed() > 0 {
             let why = format!(
-                "{} requests were not answered with status 200 or 503",
+                "{} requests were not answered with status 200 or 503 (columns other and late): \
+                 the log of the service may say why",
                 report.failed()
             );
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if report.has_no_success() {
-            let why = "no request was answered with status 200";
+            let why = "no request was answered with status 200: if all were refused with 503, use \
+                       a lower --rate";
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
         }
         if !report.is_offered() {

@@ -90,7 +90,8 @@ pub fn kind(options: &Options) -> Result<Option<Kind>, Failure> {
         },
     };
     if address.tls && !cfg!(feature = "tls") {
-        let why = "cannot use rediss://: this program was built without the feature tls";
+        let why = "cannot use rediss://, because this program was built without the feature tls: \
+                   build it with --features tls";
         return Err(usage(why.into()));
     }
     if !address.tls && address.certificates != Certificates::default() {

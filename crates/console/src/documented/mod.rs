@@ -113,7 +113,7 @@ fn check_listed_values(command: &Command, words: &mut Vec<String>, wrong: &mut V
 }
 
 /// Returns the values that a help text lists after a colon, for example `a`, `b` and `c` in `Use
-/// this: a, b, or c (slow)`. Returns nothing if the text after the colon is not a list.
+/// this: a, b, or c (slow)`. The result is empty if the text after the colon is not a list.
 fn listed_values(help: &str) -> Vec<&str> {
     let Some((_, list)) = help.rsplit_once(": ") else {
         return Vec::new();

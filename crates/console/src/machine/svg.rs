@@ -23,7 +23,8 @@ const CELL_LETTERS: usize = 4;
 /// The approximate ratio of width to height of a box.
 const ASPECT: f64 = 1.2;
 
-/// The fill colours of cores by kind, the slowest kind first. Further kinds use the last colour.
+/// The fill colours of cores by kind, from the slowest kind to the fastest. Further kinds use the
+/// last colour.
 const KINDS: [&str; 3] = ["#dbe9f6", "#9ecae1", "#5fa8d3"];
 const NOT_ALLOWED: &str = "#e6e6e6";
 const WORKER: &str = "#2a7f3f";
@@ -220,8 +221,8 @@ fn core_colour(view: &View, object: &Object) -> &'static str {
         .min(KINDS.len() - 1)]
 }
 
-/// Draws a cell per PU. A cell shows the workers whose first PU it is: their numbers, or how many
-/// there are.
+/// Draws a cell per PU. A cell shows the workers whose first PU it is. It shows their numbers, or
+/// only how many they are if the numbers do not fit.
 fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     for (place, pu) in object.pus.iter().enumerate() {
         let left = x + place as f64 * (CELL + GAP);

@@ -19,8 +19,8 @@ pub struct Object {
     pub kind: Option<usize>,
     /// Whether the object is a core.
     pub is_core: bool,
-    /// The workers for which this is the smallest object that contains their PUs, each with its
-    /// PUs.
+    /// The workers for which this is the smallest object that contains all of their PUs. Each entry
+    /// is the number of a worker and its PUs.
     pub workers: Vec<(usize, CpuSet)>,
     /// The objects inside, in logical order.
     pub inside: Vec<Object>,
@@ -100,8 +100,8 @@ pub fn of(view: &View) -> Object {
     root
 }
 
-/// Returns all objects except the machine, each level in logical order. Of two objects with the
-/// same PUs, the outer one is first.
+/// Returns all objects except the machine. The objects of a level are in logical order. Of two
+/// objects with the same PUs, the outer one comes first.
 fn objects(machine: &Machine) -> Vec<Object> {
     let number = |os_index: Option<usize>, logical: usize| os_index.unwrap_or(logical);
     let mut objects = Vec::new();
@@ -175,8 +175,8 @@ fn cache_label(cache: &Cache) -> String {
     format!("L{}{kind}{size}", cache.level)
 }
 
-/// Formats a size in the largest unit in which it is at least one. Below ten it has one decimal,
-/// unless that is 0.
+/// Formats a size in the largest unit in which it is at least one. A number below ten has one
+/// decimal, unless this decimal is 0.
 fn bytes(size: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = (size.max(1).ilog2() / 10).min(units.len() as u32 - 1);

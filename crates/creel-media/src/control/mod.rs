@@ -70,10 +70,11 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The number of flushes that have begun. A task that polls rarely notices by it that there was
-    /// a flush, even if the flush has ended.
+    /// The number of flushes that have begun. By this number, a task that is polled only rarely
+    /// notices that there was a flush, even if the flush has ended since.
     flushes: u64,
-    /// The task's waker, from the time when the task reads the state until the next change.
+    /// The task's waker. The task stores it when it reads the state, and the next change takes it
+    /// out.
     task: Option<StoredWaker>,
 }
 
@@ -226,8 +227,8 @@ impl<W: Work> Running<W> {
         self.work
     }
 
-    /// Reads the state if that of any task of the group has changed. If the task has ended, returns
-    /// how it ended.
+    /// Reads the state if the state of some task in the group has changed. If the task has ended,
+    /// returns how it ended.
     #[inline]
     fn poll_state(&mut self, cx: &mut Context<'_>) -> Option<Ended> {
         let count = self.changes.count();

@@ -99,7 +99,7 @@ pub enum Flow {
 }
 
 impl Flow {
-    /// Returns the trigger that the task receives for this.
+    /// Returns the trigger that the task receives if a step ends in this way.
     pub fn trigger(self) -> Trigger {
         match self {
             Flow::Flushing => Trigger::FlushStart,

@@ -38,9 +38,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// In `tail`: receivers wait. In `head`: senders wait.
+/// A flag. In `tail`, it says that receivers wait. In `head`, it says that senders wait.
 const WAITING: u64 = 1;
-/// Only in `tail`: the channel is closed, and no sender can claim a place any more.
+/// A flag that is used only in `tail`. It says that the channel is closed, and that no sender can
+/// claim a place any more.
 const CLOSED: u64 = 2;
 /// The difference between two positions in a word. A position consists of a lap and, in the lower
 /// bits, an index.
@@ -688,7 +689,7 @@ enum Side {
 /// The common part of the futures for sending and receiving.
 struct End<'a, T, const SENDS: bool> {
     ring: &'a Ring<T>,
-    /// The future's entry in the list of waiters. `None` if it has never waited.
+    /// The future's entry in the list of waiters. It is `None` if it has never waited.
     ticket: Option<Ticket>,
 }
 

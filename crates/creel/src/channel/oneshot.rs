@@ -88,8 +88,8 @@ pub struct Sender<T> {
 /// ```
 #[derive(Debug)]
 pub struct Receiver<T> {
-    /// The channel. `None` once it is freed, because the message was taken or the channel was found
-    /// closed.
+    /// The channel. It is `None` once the channel is freed, because the message was taken or the
+    /// channel was found closed.
     inner: Option<NonNull<Inner<T>>>,
 }
 

@@ -48,7 +48,7 @@ struct List {
 
 struct Slot {
     id: u64,
-    /// The waker. `None` if the slot is free.
+    /// The waker. It is `None` if the slot is free.
     waker: Option<StoredWaker>,
     before: usize,
     after: usize,

@@ -42,7 +42,7 @@ pub(super) struct WakerCell {
     vtable: AtomicPtr<RawWakerVTable>,
 }
 
-/// A copy of the two words, which is not a waker (yet).
+/// A copy of the two words. It becomes a waker only with [`into_waker`](Self::into_waker).
 #[derive(Clone, Copy)]
 pub(super) struct WakerWords {
     data: *mut (),

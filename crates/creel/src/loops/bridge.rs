@@ -126,7 +126,7 @@ impl Pool {
     /// - **Backpressure.** An item is in flight from the moment at which it is pulled until `f` has
     ///   returned. While `bound` items are in flight, the caller does not pull. It runs items
     ///   instead. If the times of your items differ a lot, use a bound of several times the number
-    ///   of workers, so that the workers have enough to do while the caller runs a long item.
+    ///   of workers. The workers then have enough to do while the caller runs a long item.
     /// - **Order.** Items begin in the order in which they are pulled.
     /// - **Cost.** Each item is passed on by itself, which takes some hundred nanoseconds but no
     ///   allocation. If the items are shorter than that, let the iterator return groups of them. A
@@ -138,9 +138,9 @@ impl Pool {
     /// `with_max_workers(n)` limits the items in flight to `n`.
     ///
     /// # Panics
-    /// If `bound` is 0. Resumes the first panic of the iterator or of `f`. In that case, the loop
-    /// stops pulling, drops the items that have not begun, and waits for the items that have begun.
-    /// Note that it notices a panic of `f` only when the iterator returns.
+    /// Panics if `bound` is 0. Resumes the first panic of the iterator or of `f`. In that case, the
+    /// loop stops pulling, drops the items that have not begun, and waits for the items that have
+    /// begun. Note that it notices a panic of `f` only when the iterator returns.
     ///
     /// ```
     /// use std::{collections::HashMap, sync::mpsc, thread};
@@ -188,7 +188,7 @@ impl Pool {
     /// until it returns.
     ///
     /// # Panics
-    /// If `bound` is 0. Resumes the first panic of the iterator, `f` or `sink`, as
+    /// Panics if `bound` is 0. Resumes the first panic of the iterator, `f` or `sink`, as
     /// [`for_each_bridged`](Self::for_each_bridged) does. The results that `sink` has not received
     /// are dropped.
     ///

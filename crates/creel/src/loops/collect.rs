@@ -1,4 +1,4 @@
-//! A vector that several threads fill piece by piece, each place once.
+//! A vector that several threads fill piece by piece. Each place is filled once.
 //!
 //! `filled` lists exactly the pieces whose results are all present. If a closure panics, each
 //! result is therefore dropped once, and none leaks.

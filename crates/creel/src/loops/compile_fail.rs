@@ -64,14 +64,14 @@
 //! pool.for_each((0..3, &mut own), |(_, own)| kept.lock().unwrap().push(own));
 //! ```
 //!
-//! Scratch that is visited alone, so that nothing says how often:
+//! Scratch without any other items, so that the number of visits is unknown:
 //! ```compile_fail,E0080
 //! let pool = creel::Pool::new();
 //! let mut own = pool.scratch(|_| 0);
 //! pool.for_each(&mut own, |own| *own += 1);
 //! ```
 //!
-//! One slice twice, once to change it:
+//! A slice that one loop visits twice, and changes in one of the two visits:
 //! ```compile_fail,E0502
 //! let pool = creel::Pool::new();
 //! let mut items = vec![1, 2, 3];

@@ -11,10 +11,11 @@ use crate::{
     sync::{AtomicUsize, Mutex, Ordering, lock},
 };
 
-/// The find with the lowest index so far.
+/// The result with the lowest index that was found so far.
 pub(super) struct First<R> {
-    /// The index of the find, or `usize::MAX`. Relaxed, because it is only a hint that a worker may
-    /// stop. The find itself is under the lock, and the end of the loop is ordered after all of it.
+    /// The index of this result, or `usize::MAX`. Relaxed is enough, because it is only a hint that
+    /// a worker may stop. The result itself is under the lock, and the end of the loop is ordered
+    /// after all of it.
     index: AtomicUsize,
     found: Mutex<Option<(usize, R)>>,
 }
@@ -29,13 +30,13 @@ impl<R> Default for First<R> {
 }
 
 impl<R> First<R> {
-    /// Returns whether there is a find before this index.
+    /// Returns whether a result was found before this index.
     #[inline]
     pub(super) fn is_before(&self, index: usize) -> bool {
         self.index.load(Ordering::Relaxed) < index
     }
 
-    /// Records a find at this index.
+    /// Records a result that was found at this index.
     pub(super) fn put(&self, index: usize, found: R) {
         let mut place = lock(&self.found);
         let further = match &*place {
@@ -49,7 +50,7 @@ impl<R> First<R> {
         drop(further);
     }
 
-    /// Takes the find with the lowest index.
+    /// Takes the result with the lowest index.
     pub(super) fn take(&self) -> Option<R> {
         lock(&self.found).take().map(|(_, found)| found)
     }
@@ -61,7 +62,7 @@ impl Pool {
     /// more.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -80,10 +81,10 @@ impl Pool {
         self.find_map_indexed(items, move |_, item| f(item))
     }
 
-    /// Like [`find_map`](Self::find_map), but calls `f(index, item)`.
+    /// Does the same as [`find_map`](Self::find_map), but calls `f(index, item)`.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     #[must_use]
     #[track_caller]
     pub fn find_map_indexed<I: ParItems, R: Send>(
@@ -107,13 +108,13 @@ impl Pool {
     }
 
     /// Calls `f(item)` for each item until one returns an error. Items behind the error may be
-    /// skipped; items before it are not. Blocks until all workers are done.
+    /// skipped. Items before it are not. Blocks until all workers are done.
     ///
     /// # Errors
-    /// The error of `f` with the lowest index.
+    /// Returns the error of `f` with the lowest index.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -134,13 +135,13 @@ impl Pool {
         self.try_for_each_indexed(items, move |_, item| f(item))
     }
 
-    /// Like [`try_for_each`](Self::try_for_each), but calls `f(index, item)`.
+    /// Does the same as [`try_for_each`](Self::try_for_each), but calls `f(index, item)`.
     ///
     /// # Errors
-    /// As [`try_for_each`](Self::try_for_each).
+    /// Returns the same errors as [`try_for_each`](Self::try_for_each).
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     #[track_caller]
     pub fn try_for_each_indexed<I: ParItems, E: Send>(
         &self,
@@ -151,11 +152,11 @@ impl Pool {
         error.map_or(Ok(()), Err)
     }
 
-    /// Returns the lowest index for whose item `f(item)` is true. Items behind that one may be
-    /// skipped. Blocks until no worker visits an item any more.
+    /// Returns the lowest index at which `f(item)` is true. Items behind that one may be skipped.
+    /// Blocks until no worker visits an item any more.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -178,7 +179,7 @@ impl Pool {
     /// found. Blocks until no worker visits an item any more.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -216,7 +217,7 @@ impl Pool {
     /// found. Blocks until no worker visits an item any more.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -233,7 +234,7 @@ impl Pool {
     /// which it is false. Blocks until no worker visits an item any more.
     ///
     /// # Panics
-    /// As [`find_map`](Self::find_map).
+    /// Panics in the same cases as [`find_map`](Self::find_map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -8,10 +8,11 @@ use super::{
 use crate::pool::Pool;
 use std::{iter::Sum, mem::needs_drop, num::NonZeroUsize, ops::Range};
 
-/// The number of leaves of a fold's tree by default: two for each of 64 workers.
+/// The default number of leaves of a fold's tree. It gives two leaves to each of 64 workers.
 const LEAVES: usize = 128;
-/// The same for values that own memory, such as maps. Each of them has to be allocated, grown, and
-/// merged entry by entry, so that 128 of them would cost three times as much as the fold itself.
+/// The default number of leaves for values that own memory, such as maps. Each of them has to be
+/// allocated, grown, and merged entry by entry, so that 128 of them would cost three times as much
+/// as the fold itself.
 const LEAVES_OWNING: usize = 16;
 
 /// Returns the default number of leaves. It depends on the type of the values only, because it
@@ -26,13 +27,14 @@ const fn leaves_of<A>() -> usize {
 
 /// # Folds
 ///
-/// A fold reduces all items to one value. To make the result independent of the number of workers,
-/// even for floating-point sums, we cut the items into leaves by their number only, fold each leaf
-/// in order, and combine neighbours pairwise. The result has the same bits at any number of
+/// A fold reduces all items to one value. The result must not depend on the number of workers, even
+/// for floating-point sums. Therefore we cut the items into leaves by their number only, fold each
+/// leaf in order, and combine neighbours pairwise. The result has the same bits at any number of
 /// workers.
 impl Pool {
-    /// Folds all items into one value. Each leaf of a fixed tree starts with a fresh `init()` and
-    /// calls `f(&mut value, item)` in order; then `combine` merges neighbouring values.
+    /// Folds all items into one value. The pool cuts the items into the leaves of a fixed tree.
+    /// Each leaf starts with a fresh `init()` and calls `f(&mut value, item)` for its items in
+    /// order. Then `combine` merges neighbouring values.
     ///
     /// The tree has 128 leaves, or 16 if the values own memory (for example maps and vectors),
     /// because merging many of those is expensive. [`fold_with_leaves`](Self::fold_with_leaves)
@@ -45,7 +47,7 @@ impl Pool {
     /// leaf.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of a closure.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of a closure.
     ///
     /// ```
     /// use std::collections::BTreeMap;
@@ -73,10 +75,10 @@ impl Pool {
         self.fold_with_leaves(leaves_of::<A>(), items, init, f, combine)
     }
 
-    /// Like [`fold`](Self::fold), but calls `f(&mut value, index, item)`.
+    /// Does the same as [`fold`](Self::fold), but calls `f(&mut value, index, item)`.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     #[track_caller]
     pub fn fold_indexed<I: ParItems, A: Send>(
         &self,
@@ -88,12 +90,13 @@ impl Pool {
         self.fold_tree(leaves_of::<A>(), items, init, f, combine)
     }
 
-    /// Like [`fold`](Self::fold), along a tree of `leaves` leaves, or fewer if there are fewer
-    /// items. Choose few leaves if combining two values is expensive, and many if the items differ
-    /// in cost. The result depends on the number of leaves, so do not derive it from the machine.
+    /// Does the same as [`fold`](Self::fold), along a tree of `leaves` leaves, or fewer if there
+    /// are fewer items. Choose few leaves if combining two values is expensive, and many if the
+    /// items differ in cost. The result depends on the number of leaves, so do not derive it from
+    /// the machine.
     ///
     /// # Panics
-    /// If `leaves` is 0; and as [`fold`](Self::fold).
+    /// Panics if `leaves` is 0, and in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -152,7 +155,7 @@ impl Pool {
     /// per worker.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of a closure.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of a closure.
     ///
     /// ```
     /// use std::collections::HashSet;
@@ -192,7 +195,7 @@ impl Pool {
     /// are no items. The closure may change the items.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -218,10 +221,10 @@ impl Pool {
         self.map_reduce_indexed(items, move |_, item| f(item), combine)
     }
 
-    /// Like [`map_reduce`](Self::map_reduce), but computes `f(index, item)`.
+    /// Does the same as [`map_reduce`](Self::map_reduce), but computes `f(index, item)`.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     #[track_caller]
     pub fn map_reduce_indexed<I: ParItems, R: Send>(
         &self,
@@ -247,7 +250,7 @@ impl Pool {
     /// also for floating-point numbers.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -273,7 +276,7 @@ impl Pool {
     /// Returns the number of items for which `f(item)` is true.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -287,10 +290,10 @@ impl Pool {
     }
 
     /// Returns the smallest `f(item)`, or `None` if there are no items. Floating-point numbers are
-    /// not totally ordered: use `map_reduce(…, f64::min)` for them.
+    /// not totally ordered, so use `map_reduce(…, f64::min)` for them.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -310,11 +313,11 @@ impl Pool {
     }
 
     /// Returns the largest `f(item)`, or `None` if there are no items. If several are equal, the
-    /// last one is returned. Floating-point numbers are not totally ordered: use
+    /// last one is returned. Floating-point numbers are not totally ordered, so use
     /// `map_reduce(…, f64::max)` for them.
     ///
     /// # Panics
-    /// As [`fold`](Self::fold).
+    /// Panics in the same cases as [`fold`](Self::fold).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -355,8 +358,9 @@ impl Pool {
         self.pairwise(values, combine)
     }
 
-    /// Combines neighbours, then neighbours of these, until one value is left. If the values own
-    /// memory, all workers take part, because combining is then likely to be expensive.
+    /// Combines neighbouring values in pairs, and then the results in pairs, until one value is
+    /// left. If the values own memory, all workers take part, because combining is then likely to
+    /// be expensive.
     fn pairwise<A: Send>(
         &self,
         mut values: Vec<Option<A>>,

@@ -2,7 +2,7 @@
 //!
 //! A loop may run all its shares on one thread, so its closure must not wait for another share.
 //! Code with barriers of its own needs the opposite guarantee: every member of a region is on a
-//! thread of its own. A gang gives that guarantee, because its workers come in once, before its
+//! thread of its own. A gang gives that guarantee, because its workers join it once, before its
 //! first region, and stay until it is dropped.
 //!
 //! # The protocol
@@ -11,11 +11,11 @@
 //! epoch runs the closure and decrements `pending`. The leader runs its own part, and returns when
 //! `pending` is 0. Therefore no member uses the closure after the leader has returned.
 //!
-//! A member waits in one way, whether it waits for a region, at a barrier, or for the others: it
-//! spins for a while, then counts itself in `sleepers`, leaves its [`Waiter`] in its place, checks
-//! its condition once more, and sleeps. A thread that changes a condition reads `sleepers` after
-//! the change. Both pairs are `SeqCst`, so either the thread finds the sleeper, or the sleeper sees
-//! the change.
+//! A member waits in the same way for a region, at a barrier, and for the other members. It spins
+//! for a while. Then it counts itself in `sleepers`, leaves its [`Waiter`] in its place, checks its
+//! condition once more, and sleeps. A thread that changes a condition reads `sleepers` after the
+//! change. Both pairs are `SeqCst`, so either the thread finds the sleeper, or the sleeper sees the
+//! change.
 
 use crate::{
     pool::{Pool, Wait},
@@ -32,7 +32,7 @@ use std::{fmt, marker::PhantomData, panic::resume_unwind, ptr, sync::Arc};
 const SPIN_NS: u64 = 100_000;
 /// If two readings of the clock are this far apart, the thread was preempted between them.
 const PREEMPTED_NS: u64 = 400_000;
-/// How long no member spins after one was preempted.
+/// The time for which no member spins after one was preempted.
 const QUIET_NS: u64 = 100_000_000;
 /// The epoch that makes the members leave.
 const END: u64 = u64::MAX;
@@ -120,15 +120,16 @@ struct State {
     /// Written by the leader while `pending` is 0. Read by members between the epoch that they see
     /// and their decrement of `pending`.
     region: UnsafeCell<Region>,
-    /// The number of members that have not finished what the leader waits for: coming in, the
-    /// region, or leaving. A decrement releases what the member has written.
+    /// The number of members for which the leader waits. It waits until all members have joined the
+    /// gang, until they have run the region, and until they have left the gang. A decrement
+    /// releases what the member has written.
     pending: CachePadded<AtomicUsize>,
     barrier: CachePadded<Barrier>,
-    /// The number of members that never came in. Relaxed, because `pending` orders it.
+    /// The number of members that never joined the gang. Relaxed, because `pending` orders it.
     absent: AtomicUsize,
-    /// The number of threads that sleep or are about to.
+    /// The number of threads that sleep or are about to sleep.
     sleepers: AtomicUsize,
-    /// The sleepers by member. The leader is member 0.
+    /// The waiters of the sleeping members, by the index of the member. The leader is member 0.
     places: Vec<CachePadded<Mutex<Option<Waiter>>>>,
     panic: FirstPanic,
     spin_ns: u64,
@@ -323,7 +324,7 @@ unsafe fn call<F: Fn(Member<'_>) + Sync>(closure: *const (), member: Member<'_>)
     closure(member);
 }
 
-/// Workers that run regions together, each member on a thread of its own. [`Pool::gang`] creates
+/// Workers that run regions together. Each member has a thread of its own. [`Pool::gang`] creates
 /// it.
 ///
 /// The workers belong to the gang until it is dropped. Between two regions they spin for a while,
@@ -348,15 +349,18 @@ pub struct Member<'a> {
 
 impl Pool {
     /// Forms a gang of `members` threads: the calling thread, and the workers from 1 on. Blocks
-    /// until all of them have come in, which takes about 50 µs if they are idle.
+    /// until all workers have joined, which takes about 50 µs if they are idle.
     ///
     /// Use a gang for code that has barriers of its own. For everything else, a loop is better,
     /// because the workers remain free and a loop needs no particular worker.
     ///
     /// # Errors
-    /// If `members` is 0, if the pool has fewer workers, has a gang already, or has ended, if the
-    /// system refuses a thread or has no threads, or if the calling thread is one of the pool's own
-    /// workers.
+    /// Returns an error in these cases:
+    ///
+    /// - `members` is 0, or the pool has fewer workers.
+    /// - The pool has a gang already, or has ended.
+    /// - The system refuses a thread, or has no threads and `members` is more than 1.
+    /// - The calling thread is one of the pool's own workers.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -504,8 +508,8 @@ impl Member<'_> {
     /// afterwards. Every member must pass the same barriers in the same order.
     ///
     /// # Panics
-    /// If a member has panicked or has broken the barriers. The panic reaches the leader, unless
-    /// another one came first.
+    /// Panics if a member has panicked or has broken the barriers. The panic reaches the leader,
+    /// unless another one came first.
     pub fn barrier(&self) {
         if let Err(broken) = self.try_barrier() {
             // The panic hook has reported the panic of the other member already.
@@ -516,7 +520,7 @@ impl Member<'_> {
     /// Does the same as [`barrier`](Self::barrier), but returns an error in place of a panic.
     ///
     /// # Errors
-    /// If a member has panicked or has broken the barriers.
+    /// Returns an error if a member has panicked or has broken the barriers.
     pub fn try_barrier(&self) -> Result<(), BrokenBarrier> {
         let (state, barrier) = (self.state, &self.state.barrier);
         let is_broken = || barrier.broken.load(Ordering::SeqCst);
@@ -541,8 +545,8 @@ impl Member<'_> {
     }
 
     /// Makes every barrier of this region fail, also for members that wait at one. Call it if this
-    /// member cannot go on, so that no other member waits for it. The next region has whole
-    /// barriers again.
+    /// member cannot go on, so that no other member waits for it. Barriers work again in the next
+    /// region.
     pub fn break_barriers(&self) {
         self.state.break_barriers();
     }

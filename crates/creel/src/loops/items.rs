@@ -55,8 +55,8 @@ pub trait ParItems: sealed::Walk + for<'x> HasItem<'x> {}
 
 impl<I: sealed::Walk + for<'x> HasItem<'x>> ParItems for I {}
 
-/// [`ParItems`] that a loop can also visit in chunks of consecutive items. These are all of them
-/// except tiles.
+/// [`ParItems`] that a loop can also visit in chunks of consecutive items. All types of
+/// [`ParItems`] except tiles are among them.
 ///
 /// ```
 /// use creel::loops::ParChunks;
@@ -179,7 +179,7 @@ pub(super) mod sealed {
         };
     }
 
-    /// How the threads of a loop access the items.
+    /// The way in which the threads of a loop access the items.
     ///
     /// # Safety
     /// If the callers obey the rules of these functions, no two threads receive the same item at
@@ -230,7 +230,7 @@ pub(super) mod sealed {
             Self: 'x;
     }
 
-    /// Like [`Walk`], for chunks.
+    /// Does the same as [`Walk`], for chunks.
     ///
     /// # Safety
     /// As for [`Walk`].
@@ -248,7 +248,8 @@ pub(super) mod sealed {
             Self: 'x;
     }
 
-    /// Checks that the parts of a tuple have the same length.
+    /// Collects the lengths of the parts of a tuple, so that a loop can panic with a clear message
+    /// if two parts differ.
     #[derive(Default)]
     pub struct Count {
         pub(in crate::loops) len: Option<usize>,
@@ -447,7 +448,7 @@ macro_rules! slices {
             }
         }
 
-        // SAFETY: As above.
+        // SAFETY: The reasons are the same as for `Walk`.
         unsafe impl<'a, $($of)*> WalkChunks for $slice
         where
             T: $may,
@@ -512,7 +513,7 @@ unsafe impl Walk for Range<usize> {
     }
 }
 
-// SAFETY: As above.
+// SAFETY: The reasons are the same as for `Walk`.
 unsafe impl WalkChunks for Range<usize> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
@@ -586,7 +587,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: As above.
+        // SAFETY: The reasons are the same as for `Walk`.
         unsafe impl<$($part: WalkChunks),*> WalkChunks for ($($part,)*) {
             #[inline]
             unsafe fn chunk<'x>(

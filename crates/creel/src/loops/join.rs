@@ -129,7 +129,8 @@ impl Drop for Level<'_> {
     }
 }
 
-/// The second closure of a join that offers nothing. If the first one panics, it runs anyway.
+/// The second closure of a join that is not offered to thieves. It runs even if the first one
+/// panics.
 struct CalledAnyway<'j, B: FnOnce(Joiner<'_>, bool) -> R, R> {
     joiner: Joiner<'j>,
     b: ManuallyDrop<B>,
@@ -187,7 +188,7 @@ impl<'p> Joiner<'p> {
     /// does the same as [`Pool::join`], and costs less.
     ///
     /// # Panics
-    /// Resumes the panic of `a` or otherwise that of `b`, after both have ended.
+    /// Resumes the panic of `a`, or that of `b` if only `b` has panicked, after both have ended.
     ///
     /// ```
     /// use creel::Joiner;
@@ -222,7 +223,7 @@ impl<'p> Joiner<'p> {
     /// other threads are free.
     ///
     /// # Panics
-    /// Resumes the panic of `a` or otherwise that of `b`, after both have ended.
+    /// Resumes the panic of `a`, or that of `b` if only `b` has panicked, after both have ended.
     #[inline(always)]
     pub fn join_context<A, B: Send>(
         self,
@@ -370,7 +371,7 @@ impl Pool {
     /// [`recurse`](Self::recurse).
     ///
     /// # Panics
-    /// Resumes the panic of `a` or otherwise that of `b`, after both have ended.
+    /// Resumes the panic of `a`, or that of `b` if only `b` has panicked, after both have ended.
     ///
     /// ```
     /// fn fibonacci(pool: &creel::Pool, n: u64) -> u64 {

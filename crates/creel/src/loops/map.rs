@@ -1,4 +1,5 @@
-//! The loops that return a vector: one result for each item or chunk, or any number for each item.
+//! The loops that return a vector. It has one result for each item or chunk, or any number of
+//! results for each item.
 
 use super::{
     collect,
@@ -17,8 +18,8 @@ impl Pool {
     /// items are done.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `f`, after dropping the
-    /// results made so far.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `f`, after dropping
+    /// the results made so far.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -43,7 +44,7 @@ impl Pool {
     /// until all items are done.
     ///
     /// # Panics
-    /// As [`map`](Self::map).
+    /// Panics in the same cases as [`map`](Self::map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -72,14 +73,14 @@ impl Pool {
     }
 
     /// Returns the results of `f(item)` for all items, in the order of the items, or the error with
-    /// the lowest index. Items behind an error may be skipped; items before it are not. Blocks
+    /// the lowest index. Items behind an error may be skipped. Items before it are not. Blocks
     /// until the result is known.
     ///
     /// # Errors
-    /// The error of `f` with the lowest index, after dropping the results made so far.
+    /// Returns the error of `f` with the lowest index, after dropping the results made so far.
     ///
     /// # Panics
-    /// As [`map`](Self::map).
+    /// Panics in the same cases as [`map`](Self::map).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -97,13 +98,13 @@ impl Pool {
         self.try_map_indexed(items, move |_, item| f(item))
     }
 
-    /// Like [`try_map`](Self::try_map), but calls `f(index, item)`.
+    /// Does the same as [`try_map`](Self::try_map), but calls `f(index, item)`.
     ///
     /// # Errors
-    /// As [`try_map`](Self::try_map).
+    /// Returns the same errors as [`try_map`](Self::try_map).
     ///
     /// # Panics
-    /// As [`map`](Self::map).
+    /// Panics in the same cases as [`map`](Self::map).
     #[track_caller]
     pub fn try_map_indexed<I: ParItems, R: Send, E: Send>(
         &self,
@@ -133,8 +134,8 @@ impl Pool {
     /// The last chunk may be shorter. Blocks until all chunks are done.
     ///
     /// # Panics
-    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`, after
-    /// dropping the results made so far.
+    /// Panics if `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`,
+    /// after dropping the results made so far.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -152,11 +153,11 @@ impl Pool {
         self.map_chunks_indexed(items, len, move |_, chunk| f(chunk))
     }
 
-    /// Like [`map_chunks`](Self::map_chunks), but calls `f(start, chunk)`, where `start` is the
-    /// index of the chunk's first item.
+    /// Does the same as [`map_chunks`](Self::map_chunks), but calls `f(start, chunk)`, where
+    /// `start` is the index of the chunk's first item.
     ///
     /// # Panics
-    /// As [`map_chunks`](Self::map_chunks).
+    /// Panics in the same cases as [`map_chunks`](Self::map_chunks).
     #[track_caller]
     pub fn map_chunks_indexed<I: ParChunks, R: Send>(
         &self,
@@ -187,7 +188,8 @@ impl Pool {
     /// Blocks until all items are done.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `f` or of the iterators.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `f` or of the
+    /// iterators.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -207,10 +209,10 @@ impl Pool {
         self.flat_map_indexed(items, move |_, item| f(item))
     }
 
-    /// Like [`flat_map`](Self::flat_map), but calls `f(index, item)`.
+    /// Does the same as [`flat_map`](Self::flat_map), but calls `f(index, item)`.
     ///
     /// # Panics
-    /// As [`flat_map`](Self::flat_map).
+    /// Panics in the same cases as [`flat_map`](Self::flat_map).
     #[track_caller]
     pub fn flat_map_indexed<I: ParItems, M>(
         &self,

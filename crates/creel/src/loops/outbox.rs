@@ -2,11 +2,12 @@
 //! order.
 //!
 //! A loop over the senders fills the buckets of an [`Outbox`]. A second loop applies the messages
-//! to the receivers. The buckets form a grid of sections of senders by ranges of receivers. One
-//! thread visits a section in order, and one thread serves a range and takes the sections in order.
-//! Each receiver therefore gets its messages in the order of their senders' indices, whatever the
-//! sections and ranges are. While a range is served, only this part of the receivers has to be in
-//! the cache.
+//! to the receivers. The buckets form a grid. Its rows are *sections* of consecutive senders, and
+//! its columns are *ranges* of consecutive receivers. In the first loop, one thread visits the
+//! senders of a section in order. In the second loop, one thread serves a range, and takes the
+//! sections in order. Each receiver therefore gets its messages in the order of their senders'
+//! indices, whatever the sections and ranges are. While a range is served, only this part of the
+//! receivers has to be in the cache.
 //!
 //! If one thread runs the loop, there is one section and one range, because one bucket is faster to
 //! fill than many. The outbox chooses this if it measures that this is faster (`choice.rs`).
@@ -65,8 +66,8 @@ pub struct Outbox<M> {
     /// The buckets, section by section, and range by range within a section. An entry is the
     /// receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
-    /// How many of the buckets are in use: the number of sections, and of ranges. Both are 0 until
-    /// a loop uses the outbox.
+    /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
+    /// are 0 until a loop uses the outbox.
     sections: usize,
     ranges: usize,
     /// The binary logarithm of the number of receivers in a range.
@@ -75,7 +76,7 @@ pub struct Outbox<M> {
     /// The maximum number of threads in the loop over the senders.
     threads: usize,
     choice: Choice,
-    /// How long the loop over the senders took.
+    /// The duration of the loop over the senders.
     sent_ns: u64,
 }
 
@@ -220,7 +221,7 @@ impl<M> OutboxSender<'_, M> {
     /// [`Pool::deliver`] delivers it.
     ///
     /// # Panics
-    /// If `to` is not below the number of receivers.
+    /// Panics if `to` is not below the number of receivers.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -338,7 +339,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     }
 }
 
-// SAFETY: As above.
+// SAFETY: The reasons are the same as for `Walk`.
 unsafe impl<'o, M: Send> WalkChunks for BoundOutbox<'o, M> {
     #[inline]
     unsafe fn chunk<'x>(
@@ -358,8 +359,8 @@ impl Pool {
     /// sender in the order in which they were sent. Blocks until all messages are delivered.
     ///
     /// # Panics
-    /// If the outbox was made for a different number of receivers. Resumes the first panic of `f`;
-    /// it is unspecified which messages were delivered in that case.
+    /// Panics if the outbox was made for a different number of receivers. Resumes the first panic
+    /// of `f`. It is unspecified which messages were delivered in that case.
     ///
     /// ```
     /// use creel::{Outbox, Pool};
@@ -383,11 +384,11 @@ impl Pool {
         });
     }
 
-    /// Like [`deliver`](Self::deliver), but calls `f(index, receiver, message)`, where `index` is
-    /// the receiver's.
+    /// Does the same as [`deliver`](Self::deliver), but calls `f(index, receiver, message)`, where
+    /// `index` is the index of the receiver.
     ///
     /// # Panics
-    /// As [`deliver`](Self::deliver).
+    /// Panics in the same cases as [`deliver`](Self::deliver).
     #[track_caller]
     pub fn deliver_indexed<M: Send, T: Send>(
         &self,

@@ -114,11 +114,11 @@ impl Pool {
     }
 
     /// Returns the number of workers for a loop of `units` units. A sticky loop on an adaptive pool
-    /// uses at most as many workers as there are CPUs, or as a CPU quota allows (rounded up),
-    /// because more threads would only take turns on these CPUs.
+    /// uses at most as many workers as there are CPUs, or as a CPU quota allows (rounded up). More
+    /// threads would only take turns on these CPUs.
     fn workers_for(&self, units: usize) -> usize {
         let cap = match (self.balance, self.shared.wait) {
-            // Only the caller.
+            // Only the caller runs the loop.
             _ if self.shared.slots.is_threadless() => 1,
             (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
             _ => WORKERS_MAX,
@@ -289,7 +289,8 @@ impl Loop<'_> {
         let is_inner = |rank: &usize| wake_tree::children(*rank, self.slots).next().is_some();
         let mut inner = (1..self.slots).filter(is_inner);
         if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
-            // It has not woken them, and does not for a later loop that does not wake.
+            // This worker has not woken the workers below it. If a later call does not have the
+            // flag `WAKE`, it does not wake them for that call either.
             cache.awake = 0;
         }
         (mailbox.panic.take(), straggler)

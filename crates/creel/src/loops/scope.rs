@@ -154,10 +154,9 @@ impl<'scope> Scope<'scope, '_> {
     }
 
     /// Spawns a closure that worker `worker` runs if it can. Use it if the closure's data are in
-    /// that worker's cache. The worker is woken if it is asleep. If it has not started the closure
-    /// within about two wake times (tens of microseconds), because it or its CPU is busy, then a
-    /// free worker or the waiting caller runs the closure. Therefore, nobody waits for a busy
-    /// worker.
+    /// that worker's cache. The worker is woken if it is asleep. It may be busy, or its CPU may be.
+    /// If it has not started the closure within about two wake times (tens of microseconds), a free
+    /// worker or the waiting caller runs the closure. Therefore, nobody waits for a busy worker.
     ///
     /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///
@@ -189,8 +188,8 @@ impl<'scope> Scope<'scope, '_> {
     /// closure.
     ///
     /// # Errors
-    /// If the pool has no such worker, has ended, or the operating system refuses the worker's
-    /// thread. The closure has been dropped in that case.
+    /// Returns an error if the pool has no such worker, has ended, or the operating system refuses
+    /// the worker's thread. The closure has been dropped in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -200,7 +200,7 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
     }
 }
 
-// SAFETY: As above.
+// SAFETY: The reasons are the same as for `Walk`.
 unsafe impl<'a, S: Send> WalkChunks for &'a mut Scratch<S> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S

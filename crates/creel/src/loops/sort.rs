@@ -48,7 +48,7 @@ impl Pool {
     /// `key` is called for each comparison. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// In the same cases as [`sort`](Self::sort), and with a panic of `key`.
+    /// Panics in the same cases as [`sort`](Self::sort), and with a panic of `key`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -67,7 +67,7 @@ impl Pool {
     /// the slice is sorted.
     ///
     /// # Panics
-    /// In the same cases as [`sort`](Self::sort).
+    /// Panics in the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -85,7 +85,7 @@ impl Pool {
     /// [`sort`](Self::sort) if a comparison is cheap. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// In the same cases as [`sort`](Self::sort).
+    /// Panics in the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -103,7 +103,7 @@ impl Pool {
     /// Note that `key` is called for each comparison. Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// In the same cases as [`sort`](Self::sort), and with a panic of `key`.
+    /// Panics in the same cases as [`sort`](Self::sort), and with a panic of `key`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -126,7 +126,7 @@ impl Pool {
     /// Blocks until the slice is sorted.
     ///
     /// # Panics
-    /// In the same cases as [`sort`](Self::sort).
+    /// Panics in the same cases as [`sort`](Self::sort).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -328,7 +328,7 @@ fn merge<T>(
     }
     let rest = left[a..].iter().chain(&right[b..]);
     for (item, place) in rest.zip(places) {
-        // SAFETY: As above.
+        // SAFETY: The reasons are the same as for the copy above.
         unsafe { ptr::copy_nonoverlapping(item, place.as_mut_ptr(), 1) };
     }
 }

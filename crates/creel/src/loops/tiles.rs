@@ -7,7 +7,7 @@
 use super::items::{Base, Count, HasItem, Sections, Walk};
 use std::ops::Range;
 
-/// How a grid is divided into tiles.
+/// The division of a grid into tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     width: usize,
@@ -111,7 +111,8 @@ impl<'a, T> Tiles<'a, T> {
     /// end may be smaller. The tiles are numbered row by row.
     ///
     /// # Panics
-    /// If `width` or a side of `tile` is 0, or if the number of items is not a multiple of `width`.
+    /// Panics if `width` or a side of `tile` is 0, or if the number of items is not a multiple of
+    /// `width`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -135,7 +136,8 @@ impl<'a, T> TilesMut<'a, T> {
     /// end may be smaller. The tiles are numbered row by row.
     ///
     /// # Panics
-    /// If `width` or a side of `tile` is 0, or if the number of items is not a multiple of `width`.
+    /// Panics if `width` or a side of `tile` is 0, or if the number of items is not a multiple of
+    /// `width`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -212,7 +214,7 @@ impl<'a, T> Tile<'a, T> {
     /// Returns the tile's part of row `y` of the grid.
     ///
     /// # Panics
-    /// If the tile does not contain row `y`.
+    /// Panics if the tile does not contain row `y`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -295,7 +297,7 @@ impl<T> TileMut<'_, T> {
     /// Returns the tile's part of row `y` of the grid.
     ///
     /// # Panics
-    /// If the tile does not contain row `y`.
+    /// Panics if the tile does not contain row `y`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -1,4 +1,5 @@
-//! The loops that visit: `for_each`, `for_each_chunk`, and how all verbs pass out what they visit.
+//! The loops that only visit, such as `for_each` and `for_each_chunk`, and the functions with which
+//! all loops pass items to their closures.
 
 use super::{
     items::{ChunkOf, Count, ItemOf, ParChunks, ParItems, Sections, Walk},
@@ -7,8 +8,8 @@ use super::{
 use crate::pool::{Balance, Pool};
 use std::{cmp::Reverse, num::NonZeroUsize, ops::Range};
 
-/// The maximum number of sections of a loop that keeps something per section, such as an outbox, in
-/// total and for each thread.
+/// The maximum numbers of sections in a loop that keeps data per section, for example in an outbox.
+/// The first is the total number, and the second is the number for each thread.
 const SECTIONS_MAX: usize = 64;
 const SECTIONS_PER_THREAD: usize = 8;
 /// The minimum number of items in a section.
@@ -56,18 +57,19 @@ pub(super) fn chunk_len(len: usize) -> NonZeroUsize {
 /// [`ParItems`](crate::loops::ParItems): slices, ranges, and tuples of them, optionally together
 /// with a [`Scratch`](crate::Scratch) per worker and with [`Outbox`](crate::Outbox)es.
 ///
-/// Most verbs come in two forms. The plain form passes the item to your closure, and the
-/// `_indexed` form passes the item's index as well. Verbs without an `_indexed` form can visit a
+/// Most of these methods come in two forms. The plain form passes the item to your closure, and the
+/// `_indexed` form passes the item's index as well. Methods without an `_indexed` form can visit a
 /// range next to the items, for example `pool.any((0..n, &items), |(index, item)| …)`.
 ///
-/// Which worker visits which item never changes the result, unless the verb says so. If a closure
-/// panics, the loop waits until everything that has begun has ended and then resumes the first
-/// panic on the calling thread. It is unspecified which of the other items were visited.
+/// Which worker visits which item never changes the result, unless the documentation of a method
+/// says so. If a closure panics, the loop waits until everything that has begun has ended and then
+/// resumes the first panic on the calling thread. It is unspecified which of the other items were
+/// visited.
 impl Pool {
     /// Calls `f(item)` once for each item, on all workers. Blocks until all items are done.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -85,7 +87,7 @@ impl Pool {
     /// Calls `f(index, item)` once for each item, on all workers. Blocks until all items are done.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `f`.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -144,7 +146,7 @@ impl Pool {
     /// shorter. Blocks until all chunks are done.
     ///
     /// # Panics
-    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
+    /// Panics if `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -169,7 +171,7 @@ impl Pool {
     /// chunks are done.
     ///
     /// # Panics
-    /// If `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
+    /// Panics if `len` is 0 or slices in a tuple differ in length. Resumes the first panic of `f`.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -195,10 +197,10 @@ impl Pool {
         });
     }
 
-    /// Calls `f(item)` once for each item, starting with the items of the largest
-    /// `length(item)`, regardless of the pool's balance. Use it for a few jobs whose known lengths
-    /// differ: a free worker takes the next longest job, so that all workers finish at about the
-    /// same time. Blocks until all items are done.
+    /// Calls `f(item)` once for each item. The items with the largest `length(item)` start first,
+    /// regardless of the pool's balance. Use it for a few jobs whose known lengths differ. A free
+    /// worker takes the next longest job, so all workers finish at about the same time. Blocks
+    /// until all items are done.
     ///
     /// # Panics
     /// Resumes the first panic of `length` or `f`.
@@ -222,7 +224,8 @@ impl Pool {
         self.for_each_longest_first_indexed(items, length, |_, item| f(item));
     }
 
-    /// Like [`for_each_longest_first`](Self::for_each_longest_first), but calls `f(index, item)`.
+    /// Does the same as [`for_each_longest_first`](Self::for_each_longest_first), but calls
+    /// `f(index, item)`.
     ///
     /// # Panics
     /// Resumes the first panic of `length` or `f`.

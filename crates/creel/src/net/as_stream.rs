@@ -6,8 +6,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// The stream returns connections, and never ends. The listener remains usable after an error.
-/// Wait a little then before you poll it again, because the error may still be there.
+/// The stream returns connections, and never ends. The listener remains usable after an error. In
+/// this case, wait a little before you poll it again, because the cause of the error may persist.
 ///
 /// ```
 /// use creel::net::{TcpListener, TcpStream};

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
 /// Waits for a file descriptor that this crate does not know. The descriptor may be of any kind
-/// that the system's poller supports, for example a pipe, a terminal, an eventfd, a timerfd or an
-/// inotify instance, or a socket of a C library. Regular files are not supported, because they are
+/// that the system's poller supports. Examples are a pipe, a terminal, an eventfd, a timerfd, an
+/// inotify instance, and a socket of a C library. Regular files are not supported, because they are
 /// always ready.
 ///
 /// The descriptor must be **non-blocking** (`O_NONBLOCK`). We do not change this setting, because

@@ -164,8 +164,8 @@ pub struct Datagram<'a> {
     /// The time at which the kernel received the datagram, by the system's clock. It is `None`
     /// unless [`UdpSocket::set_arrival_info`](super::UdpSocket::set_arrival_info) is on.
     pub arrived: Option<SystemTime>,
-    /// How many datagrams the socket had dropped before this one arrived, because its buffer was
-    /// full. The kernel counts them modulo 2³². It is 0 unless
+    /// The number of datagrams that the socket had dropped before this one arrived, because its
+    /// buffer was full. The kernel counts them modulo 2³². It is 0 unless
     /// [`UdpSocket::set_arrival_info`](super::UdpSocket::set_arrival_info) is on.
     pub dropped: u32,
 }
@@ -208,7 +208,8 @@ impl DatagramInfo {
         self.0.arrived
     }
 
-    /// Returns how many datagrams the socket had dropped before, like [`Datagram::dropped`].
+    /// Returns the number of datagrams that the socket had dropped before this one, like
+    /// [`Datagram::dropped`].
     pub fn dropped(&self) -> u32 {
         self.0.dropped
     }

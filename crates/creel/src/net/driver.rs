@@ -4,10 +4,10 @@
 //! does so receives the wakers of the tasks whose sockets have become ready.
 //!
 //! A socket is added to the system's poller when an operation on it has to wait for the first time,
-//! only for the direction of that operation, and it stays there. Therefore neither a packet nor a
-//! turn costs a system call to arm the socket. However, on systems whose poller does not support
-//! edges, for example Windows, each wait on a socket that is not reported by level arms the socket
-//! again.
+//! and it stays there. It is added only for the direction of that operation. Therefore neither a
+//! packet nor a turn costs a system call to arm the socket. However, on systems whose poller does
+//! not support edges, for example Windows, each wait on a socket that is not reported by level arms
+//! the socket again.
 //!
 //! # Levels and edges
 //!

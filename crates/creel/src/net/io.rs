@@ -72,7 +72,7 @@ impl Drop for Entered {
     }
 }
 
-/// How much an operation that did not have to wait has left for the next one.
+/// Whether an operation that did not have to wait has left something for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// There is nothing left. The next operation does not need to try before the next event.

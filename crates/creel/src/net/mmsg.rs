@@ -145,7 +145,7 @@ unsafe fn send_all(
     flags: libc::c_int,
 ) -> libc::c_long {
     // SAFETY: the caller guarantees that the headers are valid. Aliasing: the kernel writes only to
-    // the headers.
+    // the headers, which the caller has borrowed mutably.
     unsafe { libc::syscall(libc::SYS_sendmmsg, socket, headers, count, flags) }
 }
 
@@ -161,7 +161,7 @@ unsafe fn send_all(
     flags: libc::c_int,
 ) -> libc::c_int {
     // SAFETY: the caller guarantees that the headers are valid. Aliasing: the call writes only to
-    // the headers.
+    // the headers, which the caller has borrowed mutably.
     unsafe { libc::sendmmsg(socket, headers, count, flags as _) }
 }
 

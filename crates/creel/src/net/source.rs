@@ -50,11 +50,11 @@ pub(super) struct Source<S: ?Sized> {
 pub(super) struct Place {
     pub(super) driver: Arc<Driver>,
     pub(super) key: usize,
-    /// The registration with the poller. `None` until the socket is added to the poller.
+    /// The registration with the poller. It is `None` until the socket is added to the poller.
     pub(super) registration: Option<Registration>,
 }
 
-/// How a poller reports a socket.
+/// The registration of a socket with a poller.
 pub(super) struct Registration {
     pub(super) poller: Arc<Poller>,
     pub(super) mode: Mode,

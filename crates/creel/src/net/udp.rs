@@ -348,8 +348,8 @@ impl UdpSocket {
         })
     }
 
-    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of
-    /// yours: one datagram into each element of `memory`. Returns the number of datagrams, and
+    /// Receives datagrams like [`poll_recv_batch`](Self::poll_recv_batch), but into memory of your
+    /// own. Each element of `memory` receives one datagram. Returns the number of datagrams, and
     /// describes each of them in the element of `infos` with the same index. Use it to receive into
     /// memory that another library has allocated, without a copy.
     ///
@@ -481,11 +481,12 @@ impl UdpSocket {
         mmsg::set_merging(self.as_std(), on)
     }
 
-    /// Sets whether the kernel reports with each datagram when it arrived and how many datagrams
-    /// the socket had dropped before, in [`Datagram::arrived`](super::Datagram::arrived) and
+    /// Sets whether the kernel reports for each datagram when it arrived and how many datagrams the
+    /// socket had dropped before. You find this information in
+    /// [`Datagram::arrived`](super::Datagram::arrived) and
     /// [`Datagram::dropped`](super::Datagram::dropped). Use [`recv_batch`](Self::recv_batch),
     /// [`poll_recv_batch`](Self::poll_recv_batch) or [`poll_recv_into`](Self::poll_recv_into) to
-    /// receive, because no other method returns them.
+    /// receive, because no other method returns this information.
     ///
     /// The time of arrival does not depend on when the task runs. For example, it shows the jitter
     /// of the network even if a worker sleeps for 20 ms between two calls. Note that Linux starts

@@ -5,7 +5,8 @@
 //! | [`Pool::handle`] | does not keep the workers alive |
 //! | [`Pool::with_balance`], [`Pool::with_max_workers`], [`Pool::with_site`] | its loops have a different balance, maximum number of workers, or key |
 //!
-//! A view of an owner, in the second row, is an owner as well. A view of a handle is a handle.
+//! The second row contains views. A view of an owner is an owner as well. A view of a handle is a
+//! handle.
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{
@@ -150,8 +151,8 @@ impl Pool {
     }
 
     /// Returns whether the calling thread runs this pool's code, either as its worker or inside its
-    /// `block_on`, including one around another pool's. Await there instead of calling
-    /// [`block_on`](Self::block_on), which would panic.
+    /// `block_on`. This includes a `block_on` of another pool inside a `block_on` of this pool. If
+    /// this returns true, await instead of calling [`block_on`](Self::block_on), which would panic.
     ///
     /// ```
     /// use creel::Pool;

@@ -395,7 +395,7 @@ impl Pool {
         }
         if self.shared.slots.is_forked() {
             // In a forked process we leak the pool. Its locks may be held for ever by threads that
-            // exist in the parent only, its file descriptors are shared with the parent, and its
+            // exist in the parent only. Its file descriptors are shared with the parent, and its
             // tasks own things that belong to the parent.
             mem::forget(Arc::clone(&self.shared));
         } else {

@@ -69,12 +69,13 @@ struct Floor {
 }
 
 impl Floor {
-    /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
+    /// Returns the PUs that worker `index` is pinned to. Returns `None` if it is not pinned.
     fn pinned_pus(&self, index: usize) -> Option<&CpuSet> {
         self.place(index).filter(|_| !self.refused.contains(&index))
     }
 
-    /// Returns the PUs that the layout assigns to worker `index`. `None` if it assigns none.
+    /// Returns the PUs that the layout assigns to worker `index`. Returns `None` if it assigns
+    /// none.
     fn place(&self, index: usize) -> Option<&CpuSet> {
         let layout = self.layout.as_ref().filter(|layout| layout.pinned())?;
         layout.assigned().get(index)
@@ -187,8 +188,8 @@ impl World {
 }
 
 impl Pinning {
-    /// Returns the limits on the number of workers when the pool was built. `None` if the system
-    /// does not report its CPUs.
+    /// Returns the limits on the number of workers when the pool was built. Returns `None` if the
+    /// system does not report its CPUs.
     pub(crate) fn budget(&self) -> Option<Budget> {
         let world = self.world.as_ref()?;
         Some(Budget::of(&world.machine))
@@ -253,7 +254,7 @@ impl Pinning {
     }
 
     /// Returns the other workers to which the layout gives a place, starting with the nearest to
-    /// worker `index`. Empty if it gives this worker none.
+    /// worker `index`. Returns an empty list if it gives this worker none.
     pub(crate) fn nearest(&self, index: usize) -> Arc<[usize]> {
         let floor = lock(&self.floor);
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
@@ -275,7 +276,7 @@ impl Pinning {
         self.pus_in(&lock(&self.floor), index)
     }
 
-    /// Returns the PUs that worker `index` is pinned to. `None` if it is not pinned.
+    /// Returns the PUs that worker `index` is pinned to. Returns `None` if it is not pinned.
     pub(crate) fn pinned_pus(&self, index: usize) -> Option<CpuSet> {
         lock(&self.floor).pinned_pus(index).cloned()
     }
@@ -318,7 +319,8 @@ impl Pinning {
         }
     }
 
-    /// Returns the PU that the calling thread runs on. `None` if the pool cannot pin its workers.
+    /// Returns the PU that the calling thread runs on. Returns `None` if the pool cannot pin its
+    /// workers.
     pub(crate) fn caller_pu(&self) -> Option<usize> {
         self.world.as_ref().and_then(|_| affinity::pu())
     }

@@ -3,7 +3,7 @@
 //! Waking a worker costs the caller a few microseconds, or about 25 if the CPU is a virtual one
 //! that was halted. The worker is late by the same time. A program that runs a loop per frame pays
 //! this in each frame. However, frames are regular. If loops have woken a worker several times in a
-//! row at even distances, the worker sets an alarm for shortly before the next loop, and spins
+//! row at even distances, the worker sets an alarm for shortly before the next loop. It then spins
 //! until the loop starts. If the loop does not start in time, the worker sleeps until it is woken,
 //! as it would have without this module.
 //!
@@ -32,7 +32,7 @@ const EARLY_NS: u64 = 25_000;
 /// The rhythm in which loops end a worker's sleeps, as far as the worker has learned it.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
-    /// When the first loop of the last frame was called.
+    /// The time at which the first loop of the last frame was called.
     last_ns: u64,
     period_ns: u64,
     trust: u32,
@@ -78,14 +78,15 @@ impl Rhythm {
         }
     }
 
-    /// Returns when to wake up for the next loop. `None` if there is no rhythm.
+    /// Returns the time at which to wake up for the next loop. Returns `None` if there is no
+    /// rhythm.
     pub(crate) fn alarm(&self) -> Option<u64> {
         (self.in_step && self.trust >= TRUST_MIN)
             .then(|| self.last_ns + self.period_ns - self.lead())
     }
 
-    /// Returns how long to spin for the next loop from now on. `None` if there is no rhythm, before
-    /// the alarm, and when it is too late.
+    /// Returns how long to spin for the next loop from now on. Returns `None` if there is no
+    /// rhythm, before the alarm, and when it is too late.
     pub(crate) fn due(&mut self, now: impl Fn() -> u64) -> Option<u64> {
         let alarm = self.alarm()?;
         let now = now();

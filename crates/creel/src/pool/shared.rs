@@ -168,8 +168,8 @@ impl Shared {
     }
 
     /// Returns whether the removed worker `index` can end without leaving work behind. This is true
-    /// if the pool is closing, if it has no sockets and no queued tasks that any worker may run, or
-    /// if another worker has a thread or can start one.
+    /// in three cases: the pool is closing, it has no sockets and no queued tasks that any worker
+    /// may run, or another worker has a thread or can start one.
     pub(super) fn is_served_without(&self, index: usize) -> bool {
         let slots = &self.slots;
         if slots.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {

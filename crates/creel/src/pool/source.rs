@@ -19,9 +19,9 @@ use crate::{
 };
 use std::{io, sync::Arc, time::Duration};
 
-/// How long a worker in [`Pool::work_until`] looks for work before it sleeps.
+/// The time for which a worker in [`Pool::work_until`] looks for work before it sleeps.
 const SPIN_NS: u64 = 20_000;
-/// How often it looks again after that.
+/// The interval at which it looks again after that.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 impl Shared {
@@ -65,8 +65,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Lets each thread from outside work next to all workers. Use it if a thread of your own
-    /// belongs to the pool in addition to its workers.
+    /// Lets each thread from outside work in addition to all workers. Use it if a thread of your
+    /// own belongs to the pool in addition to its workers.
     ///
     /// By default, such a thread counts as worker 0 while it is in a `join` or a `scope`. Worker 0
     /// is not woken for these, so that there are never more busy threads than workers.

@@ -22,7 +22,7 @@ const AFTER_LOOP_NS: u64 = 4_000;
 const SPIN_WORTH_NS: u64 = 1_000;
 /// If two readings of the clock are this far apart, the thread was preempted between them.
 const PREEMPTED_NS: u64 = 400_000;
-/// How long a worker does not spin after it was preempted.
+/// The time for which a worker does not spin after it was preempted.
 const QUIET_NS: u64 = 100_000_000;
 /// The maximum duration of a spin during a session.
 const SESSION_NS: u64 = 500_000;

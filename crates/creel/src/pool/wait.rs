@@ -25,9 +25,9 @@ pub(crate) struct Pace<'a> {
     shared: &'a Shared,
     slot: &'a WorkerSlot,
     timers: &'a Timers,
-    /// The quantum in nanoseconds. 0 without a throttle.
+    /// The quantum in nanoseconds. It is 0 without a throttle.
     quantum: u64,
-    /// When the worker may react again, in nanoseconds of the clock.
+    /// The time at which the worker may react again, in nanoseconds of the clock.
     next_quantum: u64,
     /// Whether the last reaction left due timers for the next turn.
     leaves_due: bool,
@@ -161,8 +161,8 @@ impl<'a> Pace<'a> {
         (Found::default(), self.slot.parker.park(timeout))
     }
 
-    /// Returns the time from now to `nanos`. `None` with a manual clock, because the thread that
-    /// advances the clock wakes us.
+    /// Returns the time from now to `nanos`. Returns `None` with a manual clock, because the thread
+    /// that advances the clock wakes us.
     fn until(&self, nanos: u64) -> Option<Duration> {
         let clock = self.timers.clock();
         let left = nanos.saturating_sub(clock.exact_nanos());

@@ -22,7 +22,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// How often the watchdog checks.
+/// The interval between two checks of the watchdog.
 pub(crate) const WATCHDOG_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The state that a worker remembers of its last check as the watchdog.
@@ -34,12 +34,12 @@ pub(super) struct Watchdog {
 
 #[derive(Default)]
 struct Snapshot {
-    /// The time of the check. `None` if this worker was not the watchdog.
+    /// The time of the check. It is `None` if this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
-    /// How often each worker has checked its timers.
+    /// For each worker, the number of times that it has checked its timers.
     reactions: Vec<u64>,
-    /// How often the poller was asked.
+    /// The number of times that the poller was asked.
     asked: u64,
     notified: Option<Notification>,
 }

@@ -29,7 +29,8 @@ pub struct Child {
     /// `None` only while it is being dropped.
     child: Option<process::Child>,
     status: Option<ExitStatus>,
-    /// The descriptor that becomes readable when the child ends. `None` if the system has none.
+    /// The descriptor that becomes readable when the child ends. It is `None` if the system has
+    /// none.
     exit: Option<AsyncFd<OwnedFd>>,
     kill_on_drop: bool,
 }

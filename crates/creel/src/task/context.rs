@@ -54,7 +54,7 @@ thread_local! {
     static INSIDE: Cell<*const Frame> = const { Cell::new(ptr::null()) };
 }
 
-/// Returns the frames of the calling thread, innermost first.
+/// Returns the frames of the calling thread, from the innermost to the outermost.
 ///
 /// The caller must not keep a frame longer than the thread is in that `block_on`.
 fn frames<'a>() -> impl Iterator<Item = &'a Frame> {

@@ -128,7 +128,7 @@ pub(super) struct Heap {
     out_as_orphan: AtomicIsize,
     /// The chunks that have a header, for the walk.
     chunks: Mutex<Vec<*mut Chunk>>,
-    /// All allocations, each with its length in chunks.
+    /// All allocations and their lengths in chunks.
     regions: Mutex<Vec<(*mut Chunk, usize)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Spawning: how tasks are created, from any thread, for any worker or bound to one.
+//! Creates tasks. Any thread can do so. A task is for any worker, or it is bound to one.
 //!
 //! | the task is spawned | it goes to | this wakes |
 //! |---|---|---|

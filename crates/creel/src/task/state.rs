@@ -37,10 +37,10 @@
 //! finished and is not cancelled.
 //!
 //! `SPARE`: this bit saves counting references. A waker that is consumed by its wake-up into a hint
-//! or into the LIFO slot leaves its reference with the task, and a new task that is queued by a
-//! hint starts with one. The reference belongs to the next poll. The first waker that this poll
-//! clones takes it without counting. If no waker takes it, the step that ends the poll drops it.
-//! The bit is never set without `HINTED` or `RUNNING`.
+//! or into the LIFO slot leaves its reference with the task. A new task that is queued by a hint
+//! starts with one. The reference belongs to the next poll. The first waker that this poll clones
+//! takes it without counting. If no waker takes it, the step that ends the poll drops it. The bit
+//! is never set without `HINTED` or `RUNNING`.
 //!
 //! # Which step frees the cell
 //!
@@ -114,7 +114,7 @@ impl Claim {
 /// The action after a poll that returned pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterPoll {
-    /// None. The task waits for a wake-up.
+    /// Do nothing. The task waits for a wake-up.
     Idle,
     /// Queue the task again, because it was woken during the poll.
     Again,
@@ -125,7 +125,7 @@ pub(super) enum AfterPoll {
 /// The action after a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completed {
-    /// None. No task waits for the output, and the cell may be gone.
+    /// Do nothing. No task waits for the output, and the cell may be gone.
     Rest,
     /// Free the cell.
     Free,

@@ -274,9 +274,9 @@ impl Clock {
     /// because it takes less time than [`now`](Self::now), and a number is cheaper to store and to
     /// compare than an [`Instant`]. All monotonic clocks of a process have the same epoch.
     ///
-    /// On Linux on x86_64 with the clock source `tsc`, a thread that reads the monotonic clock
-    /// several times per millisecond counts the processor's ticks between two readings of the
-    /// system's clock. The following limits then apply:
+    /// On Linux on x86_64 with the clock source `tsc`, a thread can count the processor's ticks
+    /// between two readings of the system's clock. It does so if it reads the monotonic clock
+    /// several times per millisecond. The following limits then apply:
     ///
     /// - A reading differs from the system's clock by less than 1 µs, as long as the system does
     ///   not slew that clock by more than 500 ppm.

@@ -30,7 +30,7 @@ use crate::sync::local;
 use std::cell::Cell;
 use std::sync::OnceLock;
 
-/// How long we count ticks from one anchor, in nanoseconds.
+/// The time for which we count ticks from one anchor, in nanoseconds.
 const REACH_NANOS: u64 = 1_000_000;
 /// The maximum number of ticks within which clock and counter must be read. At most 400 ns, because
 /// of [`RATE_MAX`].
@@ -99,9 +99,10 @@ struct Pair {
 #[derive(Debug)]
 struct Counter {
     anchor: Cell<Pair>,
-    /// The number of ticks that may be counted from the anchor. Zero if there is no good rate.
+    /// The number of ticks that may be counted from the anchor. It is zero if there is no good
+    /// rate.
     reach: Cell<u64>,
-    /// The nanoseconds per tick in the last span. Zero before the end of the first span.
+    /// The nanoseconds per tick in the last span. It is zero before the end of the first span.
     rate: Cell<u64>,
     /// The last reading, below which no later reading may be.
     last: Cell<u64>,

@@ -9,12 +9,12 @@ pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOTS: usize = 1 << SLOT_BITS;
 pub(super) const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const WORDS: usize = SLOTS / 64;
-/// No entry. This is the head of an empty slot.
+/// The index that means that there is no entry. It is the head of an empty slot.
 pub(super) const NONE: u32 = u32::MAX;
 
 pub(super) struct Level {
-    /// The heads of the slots. Empty until the wheel has an entry, because most workers have no
-    /// timers.
+    /// The heads of the slots. The list is empty until the wheel has an entry, because most workers
+    /// have no timers.
     heads: Box<[u32]>,
     used: [u64; WORDS],
     len: usize,

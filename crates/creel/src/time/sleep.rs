@@ -95,7 +95,7 @@ pub fn sleep_until(deadline: Instant) -> Sleep {
 /// use creel::time::{Sleep, sleep};
 /// use std::time::Duration;
 ///
-/// /// What is waited for once, later.
+/// // A future that is ready after 1 ms.
 /// let pause: Sleep = sleep(Duration::from_millis(1));
 /// pool.block_on(pause);
 /// # Ok::<(), creel::BuildError>(())
@@ -116,7 +116,7 @@ impl Sleep {
     ///
     /// pool.block_on(async {
     ///     let mut idle = sleep(Duration::from_secs(3600));
-    ///     idle.reset(Instant::now() + Duration::from_millis(1)); // nothing came: sooner
+    ///     idle.reset(Instant::now() + Duration::from_millis(1)); // end it earlier
     ///     idle.await;
     /// });
     /// # Ok::<(), creel::BuildError>(())
@@ -154,7 +154,7 @@ impl fmt::Debug for Sleep {
     }
 }
 
-/// The error of [`timeout`]: the time elapsed before the future was ready.
+/// The error of [`timeout`]. It means that the time elapsed before the future was ready.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -46,20 +46,20 @@ pub(crate) struct Timers {
     /// claimed [`State::served`] writes them, and they are read under the lock. The ring is created
     /// with the first pending timer.
     pending: OnceLock<PendingTimers<Arm>>,
-    /// The number of calls of `fire`. Relaxed, and counted by one thread at a time, because a
-    /// reader only wants to know whether there was a new one.
+    /// The number of calls of `fire`. Only one thread at a time counts. Relaxed is enough, because
+    /// a reader only wants to know whether there was a new call.
     reactions: AtomicU64,
     /// The time of the worker's turn in nanoseconds. A future compares its deadline with this time,
     /// so that it does not need to read the clock. `fire` sets it. A worker that rescues timers
     /// sets it as well, because a task that a timer wakes must find that its time has come. It
-    /// never decreases. Relaxed, because a stale value is only an earlier time, and no timer fires
-    /// early by that.
+    /// never decreases. Relaxed is enough, because a stale value is only an earlier time, so no
+    /// timer fires early because of it.
     turn: AtomicU64,
-    /// Whether the last `fire` left due timers to the next one. Relaxed, because only the worker
-    /// uses it.
+    /// Whether the last `fire` left due timers to the next one. Relaxed is enough, because only the
+    /// worker uses it.
     backlog: AtomicBool,
-    /// Whether any entry was ever created. Relaxed, because a worker that does not see it yet finds
-    /// the entry under the lock before it sleeps.
+    /// Whether any entry was ever created. Relaxed is enough, because a worker that does not see it
+    /// yet finds the entry under the lock before it sleeps.
     used: AtomicBool,
     /// Wakes the worker when another thread has armed an earlier entry.
     sleeper_waker: OnceLock<Waker>,
@@ -85,8 +85,8 @@ impl State {
             .is_some_and(|(next, until)| next < until)
     }
 
-    /// Moves the pending timers onto the wheel, oldest first. Wakers that are no longer needed go
-    /// to `spent`.
+    /// Moves the pending timers onto the wheel, starting with the oldest. Wakers that are no longer
+    /// needed go to `spent`.
     fn take(&mut self, pending: &PendingTimers<Arm>, spent: &mut Vec<StoredWaker>) {
         // SAFETY: the lock of the state is held, so this is the only reader.
         while let Some(Arm { key, tick, waker }) = unsafe { pending.pop() } {
@@ -205,8 +205,8 @@ impl Timers {
         Fired { count, more }
     }
 
-    /// Returns when the worker must fire timers again, in nanoseconds of the clock, or `None` for
-    /// never.
+    /// Returns the time at which the worker must fire timers again, in nanoseconds of the clock.
+    /// Returns `None` if no timer is armed.
     ///
     /// From here until the next `fire`, the worker counts as asleep. If another thread arms an
     /// earlier timer, it wakes the worker.
@@ -239,8 +239,8 @@ impl Timers {
         })
     }
 
-    /// Returns how often the worker has fired timers. While this number does not change, the worker
-    /// is in a poll or asleep.
+    /// Returns the number of times that the worker has checked its timers. While this number does
+    /// not change, the worker is in a poll or asleep.
     pub(super) fn reactions(&self) -> u64 {
         self.reactions.load(Ordering::Relaxed)
     }

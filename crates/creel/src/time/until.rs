@@ -1,4 +1,4 @@
-//! A future with a limit: it is dropped when another future is ready first.
+//! A future with a limit. The limit is another future. If it is ready first, the future is dropped.
 //!
 //! [`timeout`](super::timeout) uses it with a timer as the limit, and
 //! `CancellationToken::run_until` with a token.
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 /// Polls a future until `limit` is ready. The future is stored only once here, while an `async`
 /// block would store it twice: as its argument and as the future that it awaits.
 pub(crate) struct Until<F, L, M> {
-    /// The future. `None` once it is ready or was dropped because of the limit.
+    /// The future. It is `None` once it is ready or was dropped because of the limit.
     future: Option<F>,
     limit: L,
     order: Order,
@@ -20,7 +20,7 @@ pub(crate) struct Until<F, L, M> {
     make: M,
 }
 
-/// Which of the two is polled first. It wins if both are ready.
+/// The choice which of the two is polled first. That one wins if both are ready.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The limit is not polled if the future is ready at its first poll.

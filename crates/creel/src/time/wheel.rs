@@ -93,7 +93,7 @@ struct Entry<T> {
     payload: Option<T>,
 }
 
-/// Two levels over a slab of entries, each of which has a payload while it is armed.
+/// The two levels and the slab of their entries. Each entry has a payload while it is armed.
 pub(super) struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,

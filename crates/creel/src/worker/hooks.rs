@@ -15,7 +15,7 @@ pub(crate) struct Hooks {
     pub(crate) starter: Option<Starter>,
     /// The queues that the program keeps for the pool.
     pub(crate) source: Option<Arc<dyn Source>>,
-    /// Whether a thread from outside works next to worker 0, and not in its place.
+    /// Whether a thread from outside works in addition to worker 0, and not in its place.
     pub(crate) extra_callers: bool,
 }
 

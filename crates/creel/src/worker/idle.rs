@@ -54,7 +54,7 @@ use crossbeam_utils::CachePadded;
 /// The value of `Idle::watchdog` if there is no watchdog.
 const NOBODY: usize = usize::MAX;
 
-/// The state of a worker's thread. The table in the module's head explains each state.
+/// The state of a worker's thread. The table in the module's documentation explains each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
     Idle,
@@ -122,13 +122,15 @@ fn set_count(count: &AtomicUsize, value: usize) {
 
 /// The idle workers of a pool.
 pub(crate) struct Idle {
-    /// On a line of its own, because threads read what follows while others wait for the lock.
+    /// The state is on a cache line of its own, because threads read the fields below while others
+    /// wait for the lock.
     state: CachePadded<Mutex<State>>,
-    /// The number of workers in the list, which mirrors the value under the lock. The module's head
-    /// explains why it is `SeqCst`. `notify_one` and `lease` check the list again under the lock.
+    /// The number of workers in the list, which mirrors the value under the lock. The module's
+    /// documentation explains why it is `SeqCst`. `notify_one` and `lease` check the list again
+    /// under the lock.
     listed: AtomicUsize,
-    /// The number of these workers without worker 0. A stale value is harmless, because the
-    /// watchdog also finds work for which nobody was notified.
+    /// The number of workers in the list, not counting worker 0. A stale value is harmless, because
+    /// the watchdog also finds work for which nobody was notified.
     listed_from_1: AtomicUsize,
     /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
     /// running and at least one is idle. A thread that is about to sleep reads it as a hint.

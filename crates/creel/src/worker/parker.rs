@@ -1,4 +1,4 @@
-//! Parking of a worker's thread: how it sleeps and is woken, with a single word.
+//! How a worker's thread sleeps and is woken. Both use a single word, the state of the worker.
 //!
 //! | value | set by | meaning |
 //! |---|---|---|

@@ -32,8 +32,9 @@ pub(crate) struct WorkerSlot {
     /// loop.
     looping: AtomicBool,
     pub(crate) counters: CachePadded<Counters>,
-    /// The other workers, nearest first, as of the time when the thread was last placed. It is only
-    /// a hint. If a loop has more workers than the list, the rest follow by index.
+    /// The other workers. They are ordered by their distance at the time when the thread was last
+    /// placed, and the nearest one is first. The list is only a hint. If a loop has more workers
+    /// than the list, the rest follow by index.
     near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
 }
@@ -54,12 +55,12 @@ impl WorkerSlot {
         }
     }
 
-    /// Sets the list of the other workers, nearest first.
+    /// Sets the list of the other workers. The nearest one must be first.
     pub(crate) fn set_near(&self, others: Arc<[usize]>) {
         *lock(&self.near) = others;
     }
 
-    /// Returns the other workers that are known, nearest first.
+    /// Returns the other workers that are known. The nearest one is first.
     pub(crate) fn near(&self) -> Arc<[usize]> {
         Arc::clone(&lock(&self.near))
     }

@@ -95,8 +95,8 @@ pub struct PoolStats {
     pub tasks: TaskStats,
 }
 
-/// How many tasks a pool has spawned, finished and cancelled so far. When no task is left,
-/// `spawned` equals `finished` plus `cancelled`.
+/// The numbers of tasks that a pool has spawned, finished and cancelled so far. When no task is
+/// left, `spawned` equals `finished` plus `cancelled`.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;
@@ -133,7 +133,7 @@ pub struct TaskStats {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStats {
-    /// The CPUs that the worker may run on. Empty if the system does not report them.
+    /// The CPUs that the worker may run on. The set is empty if the system does not report them.
     pub cpus: CpuSet,
     /// Whether the pool has pinned the worker to `cpus`, or will do so when its thread starts. It
     /// is false if the system refused, for example because it has no affinity masks. In this case
@@ -165,7 +165,8 @@ pub struct WorkerStats {
     /// - loops that only one worker may run, for example on a pool with one worker, or on an
     ///   adaptive pool with one CPU
     pub loop_items: u64,
-    /// The number of blocks of loops that the worker ran, that is, how often it fetched items.
+    /// The number of blocks of loops that the worker ran. It is also the number of times that the
+    /// worker fetched items.
     pub loop_blocks: u64,
     /// The number of these blocks that the worker took from another worker's share. The blocks that
     /// a loop's caller takes at the end, because nobody has claimed them, do not count.

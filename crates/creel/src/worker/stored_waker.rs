@@ -2,7 +2,7 @@
 //!
 //! A waker is code of the program, or of another executor. Cloning, waking and dropping it may
 //! panic, block, or call back into the object that keeps it. Every object of this crate that keeps
-//! a waker therefore keeps it as a [`StoredWaker`], by three rules:
+//! a waker therefore keeps it as a [`StoredWaker`] and follows three rules:
 //!
 //! 1. No lock is held while a waker is cloned, woken or dropped. To register a waiter, an object
 //!    checks under its lock whether it already has that waker ([`StoredWaker::will_wake`] compares

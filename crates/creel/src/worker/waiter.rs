@@ -166,8 +166,9 @@ impl Latch {
         })
     }
 
-    /// Adds one more job. If the latch may be open already, the caller must ensure in another way
-    /// that the waiter does not return before this call, because the waiter may see the open latch.
+    /// Adds one more job. If the latch may be open already, the waiter may return because it sees
+    /// the open latch. The caller must then ensure in another way that the waiter does not return
+    /// before this call.
     pub(crate) fn add(&self) {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }

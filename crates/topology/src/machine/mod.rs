@@ -61,8 +61,8 @@ impl Machine {
     /// it reports the affinity mask. On other systems, it reports only the number of PUs.
     ///
     /// On Linux, this never fails, because no file may keep a program from starting. If a file is
-    /// unusable or contradicts another, [`notes`](Machine::notes) says so. The affinity mask is the
-    /// last truth: the allowed PUs are those of the mask.
+    /// unusable or contradicts another, [`notes`](Machine::notes) says so. The affinity mask has
+    /// priority over all files: the allowed PUs are those of the mask.
     ///
     /// # Errors
     ///
@@ -315,7 +315,7 @@ impl Machine {
         &self.nodes
     }
 
-    /// Returns all caches, the lowest level first.
+    /// Returns all caches, sorted by level. Level 1 comes first.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -369,7 +369,8 @@ impl Machine {
         self.siblings_known
     }
 
-    /// Returns the kinds of cores, the slowest first. The list is empty if the kinds are unknown.
+    /// Returns the kinds of cores, sorted from the slowest to the fastest. The list is empty if the
+    /// kinds are unknown.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -399,8 +400,8 @@ impl Machine {
             .count()
     }
 
-    /// Returns the units (core, caches, die, NUMA node, package) that contain all of `pus`, the
-    /// smallest first.
+    /// Returns the units (core, caches, die, NUMA node, package) that contain all of `pus`, sorted
+    /// from the smallest to the largest.
     ///
     /// A PU in an earlier unit is nearer to `pus` than one in a later unit.
     ///
@@ -450,7 +451,8 @@ impl Machine {
         &self.constraints
     }
 
-    /// Returns the sets of each level, the level with the widest set first.
+    /// Returns the sets of each level. The levels are sorted by their widest set, and the level
+    /// with the most PUs in one set comes first.
     pub(crate) fn levels(&self) -> Vec<Vec<&CpuSet>> {
         let own_pus = self.nodes.iter().filter(|node| node.has_pus);
         let mut levels: Vec<Vec<&CpuSet>> = vec![
@@ -535,7 +537,8 @@ impl Machine {
     }
 }
 
-/// Returns notes that fit in a line each. The names of files and groups may contain any character.
+/// Returns the notes, shortened to one line each. Control characters are replaced, because the
+/// names of files and groups may contain any character.
 fn shown_notes(notes: &[String]) -> Vec<String> {
     notes
         .iter()

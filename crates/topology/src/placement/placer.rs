@@ -4,7 +4,8 @@
 //! Invariants:
 //!
 //! - The PUs of every worker are a non-empty subset of the allowed PUs.
-//! - A core that a policy uses gets a second worker only if all of them have one.
+//! - A core that a policy uses gets a second worker only if all cores that the policy uses have
+//!   one.
 //! - Workers go to the cores with the lowest load first.
 //!
 //! The last two do not apply to a list, which is used exactly as given.
@@ -45,7 +46,7 @@ pub fn place(
 /// A core with at least one allowed PU.
 #[derive(Clone)]
 struct AvailableCore {
-    /// Its allowed PUs, the one with the lowest load first.
+    /// Its allowed PUs, sorted by load. The one with the lowest load comes first.
     pus: Vec<usize>,
     /// The rank of its kind. A higher rank is faster.
     kind: Option<usize>,
@@ -129,8 +130,8 @@ impl<'a> Placer<'a> {
         })
     }
 
-    /// Returns the cores with the lowest load in logical order: at least one per worker, if there
-    /// are that many.
+    /// Returns the cores with the lowest load, in logical order. There is at least one core per
+    /// worker, if the machine has enough of them.
     fn least_loaded(&self, cores: &[AvailableCore], workers: usize) -> Vec<AvailableCore> {
         let mut loads: Vec<u64> = cores.iter().map(|core| core.load).collect();
         loads.sort_unstable();
@@ -273,8 +274,8 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Returns the level and the first PU of the outermost cache that holds the data of a PU, or of
-    /// its package if no cache is known.
+    /// Returns the level and the first PU of the outermost cache that holds the data of a PU. If no
+    /// cache is known, returns level 0 and the first PU of its package.
     fn last_level_cache(&self, pu: usize) -> Option<(u8, Option<usize>)> {
         let caches = self.machine.caches().iter().rev();
         let cache = caches
@@ -327,7 +328,7 @@ fn fastest_first(mut cores: Vec<AvailableCore>) -> Vec<CpuSet> {
     pu_sets(cores)
 }
 
-/// Assigns worker `i` to place `i`, and starts again with the first place at the end.
+/// Assigns worker `i` to place `i`. After the last place, it starts again with the first one.
 fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     (
         places.iter().cycle().take(workers).cloned().collect(),
@@ -349,7 +350,8 @@ fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     (assigned.collect(), places.len())
 }
 
-/// Chooses `count` of the cores, evenly over the objects of each level from the outside in.
+/// Chooses `count` of the cores. They are spread evenly over the objects of each level, from the
+/// outermost level inwards.
 fn spread_over(
     cores: &[AvailableCore],
     among: &[usize],

@@ -14,8 +14,8 @@ use crate::types::{CpuSet, Error};
 /// | your program | policy |
 /// |---|---|
 /// | runs loops over data that stays in place, and is alone on its machine | `Cores` |
-/// | the same, and its workers communicate often | `Close` |
-/// | the same, and is limited by memory bandwidth | `Spread` |
+/// | runs such loops, and its workers communicate often | `Close` |
+/// | runs such loops, and is limited by memory bandwidth | `Spread` |
 /// | runs light, independent work that profits from hyper-threads | `Pus` |
 /// | shares the machine, blocks, or runs batches, tasks or sockets | `Unpinned` |
 /// | uses tables as large as a cache, or the memory of one node | `PerCache`, `PerNode` |
@@ -40,7 +40,8 @@ pub enum Placement {
     /// Lets workers run on any allowed PU. The OS moves them as it likes.
     #[default]
     Unpinned,
-    /// Gives each worker a core with all its allowed PUs, the fastest kind first.
+    /// Gives each worker a core with all its allowed PUs. Cores of the fastest kind get workers
+    /// first.
     Cores,
     /// Gives each worker a PU: first one PU of every core, then the second ones, and so on.
     Pus,

@@ -1,8 +1,8 @@
 //! The machine as the sysctl names of macOS describe it.
 //!
 //! Apple's systems report counts for each performance level, and not which core has which number.
-//! We number the PUs ourselves: the cores of the slowest level first, as the kernel does on Apple
-//! silicon. No thread can be pinned there, so nobody depends on these numbers.
+//! We number the PUs ourselves. Like the kernel on Apple silicon, we begin with the cores of the
+//! slowest level. No thread can be pinned there, so nobody depends on these numbers.
 //!
 //! Source: sysctl(3) of macOS 12 and later (`hw.nperflevels`, `hw.perflevelN.*`; level 0 is the
 //! fastest); `hw.physicalcpu` and `hw.logicalcpu` on older systems and on Intel's processors.
@@ -16,7 +16,7 @@ pub(crate) fn machine(value: &dyn Fn(&str) -> Option<u64>) -> Option<Parts> {
     let levels = number("hw.nperflevels").filter(|levels| (1..=8).contains(levels));
     let mut parts = Parts::default();
     let mut begin = 0;
-    // The slowest level first, which has the highest number.
+    // We begin with the slowest level, which has the highest number.
     for level in (0..levels.unwrap_or(1)).rev() {
         let key = |name: &str| match levels {
             Some(_) => format!("hw.perflevel{level}.{name}"),

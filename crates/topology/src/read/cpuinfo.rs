@@ -70,7 +70,8 @@ impl Cpuinfo {
         }
     }
 
-    /// Returns the PUs of each package, or nothing unless every PU in `online` has one.
+    /// Returns the PUs of each package. The list is empty if the file gives no package for some PU
+    /// in `online`.
     pub(crate) fn packages(&self, online: &CpuSet) -> Vec<Package> {
         let groups = self.grouped(online, |processor| processor.package);
         groups
@@ -82,7 +83,8 @@ impl Cpuinfo {
             .collect()
     }
 
-    /// Returns the PUs of each core, or nothing unless every PU in `online` has one.
+    /// Returns the PUs of each core. The list is empty if the file gives no core for some PU in
+    /// `online`.
     ///
     /// The number of a core is unique only within its package. We ignore it if the package has as
     /// many siblings as cores, because each PU is a core then.
@@ -95,7 +97,7 @@ impl Cpuinfo {
         groups.into_values().collect()
     }
 
-    /// Groups the PUs by a key, or returns nothing unless every PU in `online` has one.
+    /// Groups the PUs by a key. The result is empty if some PU in `online` has no key.
     fn grouped<K: Ord>(
         &self,
         online: &CpuSet,

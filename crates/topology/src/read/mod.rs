@@ -3,9 +3,9 @@
 //! Each reader returns [`Parts`], or some of them, as it found them. [`Machine`](crate::Machine)
 //! derives the rest, so a reader needs only the types. All files come from one [`Tree`].
 //!
-//! The affinity mask is the last truth about the PUs, because the kernel itself enforces it. Files
-//! may contradict it. For example, in a container lxcfs shows a list of online PUs that need not be
-//! those on which the container runs. We then use both, and add a note.
+//! The affinity mask has priority over all files about the PUs, because the kernel itself enforces
+//! it. Files may contradict it. For example, in a container lxcfs shows a list of online PUs that
+//! need not be those on which the container runs. We then use both, and add a note.
 
 #[cfg(any(target_vendor = "apple", test))]
 pub(crate) mod apple;

@@ -112,7 +112,7 @@ fn count(number: &str, word: &str) -> Result<usize, String> {
     })
 }
 
-/// Combines the numbers of cores and of PUs per core to kinds of cores.
+/// Combines the numbers of cores and of PUs per core into kinds of cores.
 fn core_kinds(cores: Option<Vec<usize>>, pus: Option<Vec<usize>>) -> Result<Vec<CoreKind>, String> {
     let cores = cores.unwrap_or_else(|| vec![1]);
     let pus = pus.unwrap_or_else(|| vec![1]);
@@ -189,7 +189,8 @@ fn add_object(parts: &mut Parts, level: usize, object: usize, pus: CpuSet) {
     }
 }
 
-/// Adds the cores. In each innermost object the kinds follow one another, the fastest first.
+/// Adds the cores. In each innermost object the kinds follow one another, from the fastest to the
+/// slowest.
 fn add_cores(parts: &mut Parts, shape: &Shape, objects: usize) {
     let mut next = 0;
     let mut pus_of_kind = vec![CpuSet::new(); shape.kinds.len()];

@@ -18,8 +18,8 @@ use crate::types::{CpuSet, Error};
 /// The folder of the PUs, which several readers use.
 pub(crate) const CPU: &str = "sys/devices/system/cpu";
 
-/// The maximum size of a file. A sysfs file has at most a page, and lists and masks of large
-/// machines have a few.
+/// The maximum size of a file. A sysfs file usually has at most one page. The lists and masks of
+/// large machines have a few pages.
 const FILE_BYTES_MAX: usize = 1 << 17;
 /// The maximum size of a long file. `/proc/cpuinfo` has about 1.5 KB per PU.
 const LONG_FILE_BYTES_MAX: usize = 1 << 25;
@@ -250,7 +250,8 @@ const NO_ANSWER: &[i32] = &[
 #[cfg(not(unix))]
 const NO_ANSWER: &[i32] = &[];
 
-/// Reads at most `bytes_max` and 4,096 bytes, in as few calls as a short file needs.
+/// Reads at most `bytes_max` plus 4,096 bytes. A file that is shorter than 4,096 bytes needs only
+/// two calls, and the second one finds its end.
 fn read_bounded(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut file = open(path)?;
     let mut start = [0; 4096];

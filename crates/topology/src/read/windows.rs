@@ -11,7 +11,7 @@ use crate::types::{
     Cache, CacheKind, Constraint, CpuSet, Die, Kind, KindSource, NumaNode, Package, Parts, Rule,
 };
 
-/// The number of PUs of a processor group, at most.
+/// The maximum number of PUs in a processor group.
 pub(crate) const GROUP_PUS: usize = 64;
 
 // The relations of records.
@@ -82,7 +82,7 @@ pub(crate) fn machine(mut bytes: &[u8], word: usize) -> Parts {
     }
     parts.siblings.retain(|pus| !pus.is_empty());
     parts.packages.retain(|package| !package.pus.is_empty());
-    // One die per package says nothing.
+    // A list with one die per package adds no information.
     if parts.dies.len() <= parts.packages.len() {
         parts.dies.clear();
     }
@@ -104,8 +104,8 @@ pub(crate) fn machine(mut bytes: &[u8], word: usize) -> Parts {
     parts
 }
 
-/// Returns the hard limit of a job object as a quota on a machine with `pus` PUs. `None` if the job
-/// sets no hard limit.
+/// Returns the hard limit of a job object as a quota on a machine with `pus` PUs. Returns `None` if
+/// the job sets no hard limit.
 pub(crate) fn job_quota(flags: u32, value: u32, pus: usize) -> Option<Constraint> {
     if flags & ENABLED == 0 || flags & WEIGHT != 0 {
         return None;
@@ -147,7 +147,7 @@ impl Record<'_> {
     fn masks(&self, count: usize, first: usize) -> CpuSet {
         // Windows versions before 20348 leave the number of masks of a NUMA node at 0.
         let masks = u16_at(self.bytes, count).unwrap_or(0).max(1);
-        // A mask, the number of its group, and three reserved numbers.
+        // Each element has a mask, the number of its group, and three reserved numbers.
         let len = self.word + 8;
         let mut pus = CpuSet::new();
         for at in (0..usize::from(masks)).map(|n| first + n * len) {
@@ -191,7 +191,7 @@ impl Record<'_> {
     fn active_pus(&self) -> CpuSet {
         let groups = usize::from(u16_at(self.bytes, 10).unwrap_or(0));
         let mut pus = CpuSet::new();
-        // Two counts, 38 reserved bytes, and the mask.
+        // Each group has two counts, 38 reserved bytes, and a mask.
         for (group, at) in (0..groups).map(|n| (n, 32 + n * (40 + self.word))) {
             match self.mask(at + 40) {
                 Some(mask) => insert(&mut pus, group, mask),
@@ -228,7 +228,7 @@ mod tests {
             self.0.extend(body);
         }
 
-        /// A core, package, die or node: `head` are its first bytes.
+        /// Adds the record of a core, package, die or node. `head` has the first bytes of its body.
         fn masks(&mut self, relation: u32, head: &[u8], masks: &[(u16, u64)]) {
             let mut body = vec![0; 22];
             body[..head.len()].copy_from_slice(head);

@@ -4,7 +4,7 @@
 //! Every system has a file with the same functions. The parsers of what these calls return are in
 //! `read/`, so that they run in tests on every system.
 //!
-//! | function | returns |
+//! | function | result or effect |
 //! |---|---|
 //! | `current` | the mask of the calling thread |
 //! | `process_mask` | that mask, or all of OpenMP's places if OpenMP has narrowed it |
@@ -63,7 +63,8 @@ pub(crate) use no_masks::parts;
 #[cfg(not(any(target_os = "linux", windows, target_os = "freebsd")))]
 pub(crate) use no_masks::{current, pu, set, thread};
 
-/// Returns a machine of which only the number of PUs is known. `None` if not even that is known.
+/// Returns a machine of which only the number of PUs is known. Returns `None` if the system does
+/// not report that number either.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn only_pus() -> Option<crate::types::Parts> {
     let pus = std::thread::available_parallelism().ok()?.get();

@@ -60,7 +60,7 @@ pub(crate) fn pu() -> Option<usize> {
     Some(usize::from(number.Group) * GROUP_PUS + usize::from(number.Number))
 }
 
-/// A thread, closed when dropped.
+/// The handle of a thread. It is closed on drop.
 struct Opened(HANDLE);
 
 impl Drop for Opened {

@@ -33,14 +33,15 @@ pub enum Error {
     /// A text that the caller wrote has a mistake, for example a CPU list, a placement or a
     /// synthetic machine.
     Syntax {
-        /// What the text should be, for example "CPU list".
+        /// The kind of text that was expected, for example "CPU list".
         what: &'static str,
         /// The text, shortened to one line.
         text: String,
-        /// What is wrong with it.
+        /// The mistake in the text.
         reason: String,
     },
-    /// A worker cannot be placed there: the set is empty, or it has PUs that are not allowed.
+    /// A worker or thread cannot be placed on a set of PUs, because the set is empty or contains
+    /// PUs that are not allowed.
     NotAllowed {
         /// The reason, with the PUs.
         reason: String,

@@ -148,7 +148,8 @@ pub struct Kind {
     pub source: KindSource,
 }
 
-/// A source that distinguishes kinds of cores, the most trusted first.
+/// The information from which we know that cores are of different kinds. The sources on Linux come
+/// first, from the most to the least trusted.
 ///
 /// ```
 /// use creel_topology::{KindSource, Machine};

@@ -69,7 +69,7 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
     } else {
         eprintln!(
             "creel-bench: decode: skipped the case with a quota, because this process cannot create a \
-             control group"
+             control group: run as root, or in a control group that you may write"
         );
     }
     let many = case(

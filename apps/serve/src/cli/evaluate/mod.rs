@@ -316,7 +316,7 @@ impl Evaluate {
     ) -> anyhow::Result<()> {
         let first = subjects
             .first()
-            .context("there is no subject to measure: --times is empty")?;
+            .context("there is no subject to measure, because --times is empty: use --times 1")?;
         let rate = match self.capacity {
             Some(rate) => rate,
             None => {

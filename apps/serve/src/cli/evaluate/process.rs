@@ -54,7 +54,7 @@ impl Process {
         let (program, arguments) = subject
             .command
             .split_first()
-            .context("the command of the service is empty")?;
+            .context("the command of the service is empty: use --compare NAME=COMMAND")?;
         let mut command = match quota {
             None => Command::new(program),
             // The process must join the group before it counts its usable cores. A shell therefore
@@ -88,7 +88,8 @@ impl Process {
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(anyhow!(
-                    "{program} did not print http://IP:PORT as its first line"
+                    "cannot find the address of {program}: the first line that it prints must be \
+                     http://IP:PORT"
                 ))
             }
         }

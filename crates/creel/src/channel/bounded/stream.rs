@@ -69,7 +69,7 @@ impl<T> Sender<T> {
 #[must_use = "streams do nothing unless polled"]
 pub struct RecvStream<T> {
     receiver: Receiver<T>,
-    /// The entry in the list of waiters. `None` if the stream does not wait.
+    /// The entry in the list of waiters. It is `None` if the stream does not wait.
     ticket: Option<Ticket>,
 }
 
@@ -124,7 +124,7 @@ pub struct SendSink<T> {
     /// `None` after the sink was closed.
     sender: Option<Sender<T>>,
     message: Option<T>,
-    /// The entry in the list of waiters. `None` if the sink does not wait.
+    /// The entry in the list of waiters. It is `None` if the sink does not wait.
     ticket: Option<Ticket>,
 }
 

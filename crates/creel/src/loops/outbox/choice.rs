@@ -1,4 +1,4 @@
-//! Whether an outbox is used by one thread or by several.
+//! Decides whether one thread or several threads use an outbox.
 //!
 //! Several threads have to store all messages in buckets and to fetch them from the caches of other
 //! cores. If the senders do little, this costs more than several threads save, in particular if
@@ -9,8 +9,9 @@
 //!
 //! Both ways deliver the same messages in the same order, so this never changes a result.
 
-/// The number of steps of the other way in a trial. We take the median, because the first step
-/// allocates or finds cold caches, and a thread may be preempted in another.
+/// The number of steps that a trial runs in the other way. We take the median of their durations,
+/// because the first step allocates or finds cold caches, and a thread may be preempted in another
+/// step.
 const TRIALS: usize = 3;
 /// The number of steps before the first trial, and between the next two. The distance doubles with
 /// each trial that was in vain, up to the last value.
@@ -22,7 +23,7 @@ const WORTH_NS: u64 = 10_000;
 /// We do not try one thread if this could take longer, in ns.
 const TRY_NS: u64 = 5_000_000;
 
-/// Who runs a step.
+/// The threads that run a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// The calling thread alone.
@@ -137,8 +138,8 @@ impl Choice {
         }
     }
 
-    /// Waits longer until the next trial. The last one was in vain, and took `times` as long as the
-    /// best way.
+    /// Waits longer until the next trial. The last one was in vain, because a step took `times`
+    /// times as long as in the best way.
     fn wait_longer(&mut self, times: u64) {
         let times = u32::try_from(times).unwrap_or(u32::MAX);
         self.until = self

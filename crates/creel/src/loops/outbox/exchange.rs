@@ -39,7 +39,7 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
     /// Sends a message to the receiver with the index `to`.
     ///
     /// # Panics
-    /// If `to` is not below the number of receivers.
+    /// Panics if `to` is not below the number of receivers.
     #[inline(always)]
     pub fn send(&mut self, to: usize, message: M) {
         match &mut self.0 {
@@ -61,16 +61,16 @@ impl Pool {
     /// all messages are delivered.
     ///
     /// The result is that of a loop over the items with the [`Outbox`], followed by
-    /// [`deliver`](Self::deliver). This call is faster if little work is done for each message,
-    /// because the pool may then let the calling thread do everything and deliver each message at
+    /// [`deliver`](Self::deliver). This call is faster if little work is done for each message. In
+    /// this case, the pool may let the calling thread do everything and deliver each message at
     /// once, without storing it. The outbox measures both ways, so create it once. Since `deliver`
     /// may be called while `send` runs, `send` must not hold a lock that `deliver` takes.
     ///
     /// The senders and the receivers cannot be the same slice. Use the two separate calls for that.
     ///
     /// # Panics
-    /// If slices in a tuple differ in length. Resumes the first panic of `send` or `deliver`. It is
-    /// unspecified which messages were delivered in that case.
+    /// Panics if slices in a tuple differ in length. Resumes the first panic of `send` or
+    /// `deliver`. It is unspecified which messages were delivered in that case.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -282,9 +282,10 @@ impl Site {
         Plan::Spread { grain, timed }
     }
 
-    /// Returns the grain. Short shares are claimed as a whole. The other shares are claimed in
-    /// smaller pieces in the first call, if they are uneven or were moved, and after a wake-up,
-    /// because woken workers come late and the others must be able to help.
+    /// Returns the grain. Shares that are known to be short are claimed as a whole. The other
+    /// shares are claimed in smaller pieces in three cases: in the first call, if they are uneven
+    /// or were moved, and after a wake-up. After a wake-up, the woken workers come late and the
+    /// others must be able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let known = self.calls > 1;
@@ -388,7 +389,7 @@ mod tests {
         Key::new(Location::caller(), code, 0, 256, 2)
     }
 
-    /// Calls sites of `closures` closures often enough to be known.
+    /// Calls the sites of `closures` closures, until the table knows all of them.
     fn cache(sites: &mut Sites, closures: usize) {
         for _ in 0..=TIMED_AT_FIRST {
             for code in 0..closures {

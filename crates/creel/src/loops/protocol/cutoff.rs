@@ -30,7 +30,7 @@ const TINY_FIRST: usize = 4;
 const TINY: usize = 8;
 /// The maximum number of joins below one fork at the edge.
 const CREDIT: usize = 1_024;
-/// How far below the fork the cutoff moves if the edge is much too high, in levels.
+/// The number of levels below the fork to which the cutoff moves if the edge is much too high.
 const DOWN: usize = 4;
 
 /// The cutoff of the recursion that a thread is in. Only this thread writes it. A thief reads where
@@ -38,7 +38,7 @@ const DOWN: usize = 4;
 pub(in crate::loops) struct Cutoff {
     /// The number of joins that the code is inside of, in this recursion and above the cutoff.
     depth: AtomicUsize,
-    /// The depth from which forks are not offered. 0 while the thread is learning.
+    /// The depth from which forks are not offered. It is 0 while the thread is learning.
     at: AtomicUsize,
     /// The number of joins that may still happen below the current fork at the edge. It is 0 while
     /// the code is not below such a fork. A join is a call while it is not 0.

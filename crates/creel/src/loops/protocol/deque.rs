@@ -272,7 +272,7 @@ mod model {
 
     // SAFETY: loom checks here whether one thread at a time uses an item.
     unsafe impl Sync for Items {}
-    // SAFETY: the same.
+    // SAFETY: the same reason applies.
     unsafe impl Send for Items {}
 
     /// Returns a pointer that stands for a fork. It is never dereferenced.

@@ -359,14 +359,14 @@ impl<'a> Part<'a> {
         self.loops.shares.at(slot)
     }
 
-    /// Returns the workers to take blocks from, nearest first.
+    /// Returns the workers from which this thread takes blocks. The nearest workers come first.
     fn victims(&self) -> impl Iterator<Item = usize> {
         let (slots, who) = (self.call.workers(), self.slot.index);
         let near = self.slot.near();
         let listed = near.len();
         let near = (0..listed).map(move |at| near[at]);
-        // These are the workers that are not in `near`. They are all of them if the list is empty,
-        // or the new ones if the pool has just grown.
+        // These are the workers that are not in `near`. If `near` is empty, they are all other
+        // workers. If the pool has just grown, they are the new workers.
         let rest = by_index(slots, who).filter(move |other| *other > listed || listed == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }

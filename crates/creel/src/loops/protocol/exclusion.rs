@@ -30,8 +30,8 @@ const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
 /// The factor by which the exclusion becomes longer if it happens again soon.
 const OUT_TIMES: u64 = 4;
-/// A straggler counts as soon if the worker has not yet saved this many times the duration for
-/// which the caller slept.
+/// It happens again *soon* if the worker has not yet saved this many times the duration for which
+/// the caller slept.
 const SAVED_TIMES: u64 = 4;
 
 /// The workers that are excluded. It belongs to the thread that holds the loop lock.
@@ -111,9 +111,9 @@ mod tests {
         Table::new(|_| CachePadded::new(Share::new()))
     }
 
-    /// Runs such loops on two workers for `span` ns of simulated time. Returns the time per loop,
-    /// divided by its duration on one thread. If another process has the CPU of the second worker,
-    /// `taken(now)` returns the time at which the worker gets its CPU back.
+    /// Runs loops of [`LOOP_NS`] on two workers for `span` ns of simulated time. Returns the time
+    /// per loop, divided by its duration on one thread. If another process has the CPU of the
+    /// second worker, `taken(now)` returns the time at which the worker gets its CPU back.
     fn over_one_thread(span: u64, taken: impl Fn(u64) -> Option<u64>) -> f64 {
         let (mut exclusion, shares) = (Exclusion::default(), shares());
         let (mut now, mut done) = (0, 0);

@@ -69,15 +69,15 @@ use std::{
 /// The age at which forks may be stolen, counted from the moment at which their thread began to
 /// fork. It is about the time that a steal costs both threads.
 const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
-/// How long the owner of a stolen fork looks for forks to steal back before it sleeps.
+/// The time for which the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
-/// How often it looks again after that.
+/// The interval at which it looks again after that.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 
 /// The head of a fork, which is on the stack of the thread that forks.
 #[repr(C)]
 pub(in crate::loops) struct Fork {
-    /// The place of the fork among the things that a thread may wait for.
+    /// The position of the fork in the tree of jobs and forks (see [`Ancestor`]).
     ancestor: Ancestor,
     /// Runs the closure and stores its result. It does not panic.
     run: unsafe fn(NonNull<Fork>, &Forker),
@@ -88,7 +88,7 @@ pub(in crate::loops) struct Fork {
     stolen: UnsafeCell<MaybeUninit<Stolen>>,
 }
 
-/// What the owner of a stolen fork knows about the thief.
+/// The data that the owner of a stolen fork has about the thief.
 struct Stolen {
     /// Whether the result has been stored. The thief sets it last (`SeqCst`, as
     /// [`Waiter::wake_if_asleep`] asks for), and does not use the fork after that.
@@ -137,7 +137,7 @@ pub(crate) struct Forker {
     cutoff: Cutoff,
     /// The pool in which the forker is active, or null.
     loops: AtomicPtr<Protocol>,
-    /// When the thread began to fork. Thieves use it as a hint.
+    /// The time at which the thread began to fork. Thieves use it as a hint.
     begun_ns: AtomicU64,
     /// Whether the forker is counted in `Forks::active`. Only its own thread uses this.
     is_counted: AtomicBool,
@@ -228,9 +228,9 @@ impl Forker {
         self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 
-    /// Begins to fork, on the calling thread. `begun_ns` says since when. A thief is not counted,
-    /// because the recursion from which it steals is counted for longer. Otherwise, every steal
-    /// would write to a cache line that all thieves read.
+    /// Begins to fork, on the calling thread. `begun_ns` is the time since when it forks. A thief
+    /// is not counted, because the recursion from which it steals is counted for longer. Otherwise,
+    /// every steal would write to a cache line that all thieves read.
     fn begin(&self, loops: &Protocol, begun_ns: u64, is_counted: bool) {
         self.deque.set_owner(Some(Waiter::current()));
         self.cutoff.go_to(Place::default());
@@ -370,8 +370,9 @@ pub(crate) struct Forks {
     active: AtomicUsize,
     workers: Table<CachePadded<Forker>>,
     guests: Table<CachePadded<Forker>>,
-    /// The number of workers, from worker 0 on, of which one has been active so far, and the number
-    /// of guests so far. A thread may read an old value. It then finds the forker later.
+    /// `workers_made` is one more than the highest index of a worker that has been active so far.
+    /// `guests_made` is the number of guests so far. A thread may read an old value. It then finds
+    /// the new forker later.
     workers_made: AtomicUsize,
     guests_made: AtomicUsize,
     /// The guests that no thread uses.
@@ -411,7 +412,7 @@ impl Forks {
     }
 
     /// Returns the forker of the calling worker, which is active from now on. `begun_ns` returns
-    /// since when. `None` means that the worker is a thief.
+    /// the time since when the worker forks. It is `None` if the worker is a thief.
     fn worker(
         &self,
         loops: &Protocol,
@@ -448,8 +449,9 @@ impl Forks {
         self.others(usize::MAX).any(old)
     }
 
-    /// Does the same for a worker that has just become idle. Either this sees a fork, or the thread
-    /// that pushes it sees the idle worker, except for forks that are not old enough yet.
+    /// Does the same as [`any_old`](Self::any_old), for a worker that has just become idle. Either
+    /// this sees a fork, or the thread that pushes it sees the idle worker, except for forks that
+    /// are not old enough yet.
     pub(crate) fn any_old_for_idle(&self) -> bool {
         self.any_active() && barrier::heavy() && self.any_old()
     }

@@ -20,13 +20,14 @@ pub(in crate::loops) struct LoopCache {
     pub(in crate::loops) awake: usize,
     /// The workers below this index have a share with a valid epoch.
     pub(in crate::loops) touched: usize,
-    /// The version of the workers' layout that the last loop found. `None` before the first loop.
+    /// The version of the workers' layout that the last loop found. It is `None` before the first
+    /// loop.
     pub(in crate::loops) pinned: Option<usize>,
     /// The processing unit on which the last caller from outside ran.
     pub(in crate::loops) caller_pu: Option<usize>,
     /// Whether the workers have moved away from that processing unit.
     pub(in crate::loops) made_way: bool,
-    /// The time at which they last did.
+    /// The time at which they last moved away.
     pub(in crate::loops) made_way_ns: u64,
 }
 

@@ -12,7 +12,7 @@
 //! | `wake_throttle` | how often a thread notifies idle workers of its forks and of its scope's jobs |
 //! | `shared_jobs` | jobs that any idle worker helps with |
 //! | `places` | the shares of workers that run other code |
-//! | `loop_lock`, `call_sites`, `exclusion` | what callers remember from one loop to the next |
+//! | `loop_lock`, `call_sites`, `exclusion` | the data that callers keep between loops |
 
 pub(crate) mod call;
 pub(super) mod call_sites;

@@ -1,6 +1,6 @@
 //! Models of the loop protocol for loom. They cover a caller with one worker or a group of two, and
-//! the owner and a helper of a shared job, in every interleaving up to a bound on preemptions.
-//! Run them with
+//! the owner and a helper of a shared job. loom runs every interleaving up to a bound on
+//! preemptions. Run them with
 //! `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib loops`.
 //!
 //! The models of shared jobs do not cover two cases. The notification of an idle worker is in

@@ -11,10 +11,11 @@ use crate::sync::{AtomicBool, AtomicU64, Ordering, prefetch};
 use crossbeam_utils::CachePadded;
 use std::{ops::Range, ptr};
 
-/// One worker's part of the protocol. It consists of a cache line for its own thread, one that
-/// reports to the caller, and two that report for a whole group, which are in use only if the
-/// worker is the first of its group. If a caller finds in the second line that the worker is done,
-/// it does not touch the first one, which therefore stays in the worker's cache.
+/// One worker's part of the protocol. It consists of four cache lines. The first one is for its own
+/// thread, and the second one reports to the caller. The other two report for a whole group, and
+/// are in use only if the worker is the first of its group. If a caller finds in the second line
+/// that the worker is done, it does not touch the first one, which therefore stays in the worker's
+/// cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,

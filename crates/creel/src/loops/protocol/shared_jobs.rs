@@ -76,8 +76,8 @@ pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>, &dyn Fn() -> bool)
 /// A function that returns whether a lane of the shared job has pieces.
 type AnyInLanes = unsafe fn(NonNull<SharedJob>) -> bool;
 
-/// The place of a job among the things that a thread may wait for. A job knows inside which other
-/// one it was created.
+/// The position of a job or a fork in the tree of jobs and forks. A thread that waits for a job
+/// helps only with jobs below it. Each job knows inside which other one it was created.
 pub(crate) struct Ancestor {
     /// The job of which the owner is running a piece. It outlives this one, because that piece
     /// does. It is only compared, and followed to its own parent.
@@ -328,7 +328,7 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner's worker. `None` if the owner is a thread from outside.
+    /// The owner's worker. It is `None` if the owner is a thread from outside.
     own: Option<usize>,
 }
 

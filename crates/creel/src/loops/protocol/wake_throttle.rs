@@ -26,7 +26,8 @@ const LONG_NS: u64 = 100_000;
 /// value, so that one that was disturbed does not count for much.
 const SHORT_RUNS: u64 = 8;
 const SHORT_RUNS_MAX: u64 = 16;
-/// How long a notification is deferred. The thread looks at the clock once in this number of forks.
+/// The time for which a notification is deferred. The thread looks at the clock once in this number
+/// of forks.
 const DEFER_NS: u64 = 6_000;
 const LOOK_EVERY: u64 = 16;
 
@@ -35,7 +36,8 @@ const LOOK_EVERY: u64 = 16;
 pub(super) struct Deferral {
     /// The number of short recursions.
     short: AtomicU64,
-    /// The number of forks until the thread looks at the clock. 0 if it does not defer.
+    /// The number of forks until the thread looks at the clock. It is 0 if the thread does not
+    /// defer.
     forks: AtomicU64,
 }
 

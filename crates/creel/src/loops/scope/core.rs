@@ -56,8 +56,8 @@ struct Queue {
     meant: usize,
 }
 
-/// The number of jobs at the front of the queue that a thread searches for a job that is meant for
-/// it, or for one that is not reserved for another worker.
+/// The number of jobs at the front of the queue that a thread searches. It looks for a job that is
+/// meant for it, or for one that is not reserved for another worker.
 const LOOK: usize = 64;
 
 /// A thief that has run a whole batch within this time looks again only after a pause of this
@@ -262,7 +262,7 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Does the same on a thread that does not work for the scope, or also works for another one.
+    /// Spawns a job on a thread that works for no scope, or whose innermost scope is another one.
     #[cold]
     fn spawn_elsewhere(&self, open: &Open<'_>, job: ScopeJob) {
         self.enqueue(job, None);

@@ -18,8 +18,8 @@ const SEGMENT: usize = if cfg!(any(creel_loom, creel_shuttle)) {
 } else {
     1024
 };
-/// The number of segments that [`Lane::take_segments`] returns at most. A segment of a scope has
-/// 32 KB.
+/// The maximum number of segments that [`Lane::take_segments`] returns. A segment of a scope has 32
+/// KB.
 const KEPT: usize = 128;
 /// The maximum number of jobs that a thief takes at once.
 pub(super) const BATCH: usize = if cfg!(any(creel_loom, creel_shuttle)) {
@@ -59,8 +59,8 @@ struct Steal {
     /// the thief's earlier writes to the owner, which checks whether its lane is empty. It also
     /// releases `bottom`, so that no thread sees it above `bottom`.
     top: AtomicUsize,
-    /// The number of times that a thief has taken jobs. It is written under the lock, and a hint
-    /// for others.
+    /// The number of times that a thief has taken jobs. It is written under the lock. For threads
+    /// without the lock, it is a hint.
     steals: AtomicUsize,
     lock: Mutex<()>,
 }
@@ -75,7 +75,7 @@ pub(super) struct Batch<T> {
 }
 
 impl<T> Batch<T> {
-    /// Calls `f` with each job, oldest first.
+    /// Calls `f` with each job, from the oldest to the youngest.
     pub(super) fn for_each(self, mut f: impl FnMut(T)) {
         for item in self.items.into_iter().take(self.count) {
             // SAFETY: the first `count` items are there, and each of them is moved out once.

@@ -27,15 +27,15 @@ pub(super) use std::os::fd::AsFd as AsSource;
 #[cfg(windows)]
 pub(super) use std::os::windows::io::AsSocket as AsSource;
 
-/// How the poller reports a socket.
+/// The way in which the poller reports a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// In each poll while the socket is ready.
+    /// The poller reports the socket in each poll while it is ready.
     Level,
-    /// Once for each arrival, which needs no system call to arm the socket again.
+    /// The poller reports each arrival once. This needs no system call to arm the socket again.
     Edge,
-    /// Once, until the socket is armed again. We use it in place of `Edge` on systems that do not
-    /// support edges, for example Windows.
+    /// The poller reports the socket once, and then not until it is armed again. We use it in place
+    /// of `Edge` on systems that do not support edges, for example Windows.
     Oneshot,
 }
 

@@ -54,9 +54,9 @@ impl Poller {
         mode: Mode,
     ) -> io::Result<()> {
         let socket = borrow(socket);
-        // SAFETY: the socket is deleted from the poller before it is closed, because a source keeps
-        // its socket until its place is taken out, and the registration in the place deletes the
-        // socket.
+        // SAFETY: the socket is deleted from the poller before it is closed. This is so because a
+        // source keeps its socket until its place is taken out, and the registration in the place
+        // deletes the socket.
         unsafe { self.0.add_with_mode(&socket, event(interest), by(mode)) }
     }
 

@@ -128,7 +128,7 @@ fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
     })
 }
 
-/// Returns the PUs of the first of the files that lists any.
+/// Returns the PUs in the first of these files that lists any PU.
 fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Option<(String, Rule)> {
     names.iter().find_map(|name| {
         let path = format!("{group}/{name}");

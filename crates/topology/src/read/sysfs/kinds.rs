@@ -2,9 +2,10 @@
 //!
 //! No single source distinguishes all kinds. For example, the PMU lists of a Meteor Lake have its
 //! low-power efficiency cores together with the other efficiency cores, and some ARM firmware gives
-//! each core the same capacity. We therefore use all sources, the most trusted first. Each source
-//! splits the kinds that the sources before it have found. A source that gives the cores of a kind
-//! equal values, or has no value for some of them, leaves this kind to the next source.
+//! each core the same capacity. We therefore use all sources, beginning with the one that we trust
+//! most. Each source splits the kinds that the sources before it have found. A source that gives
+//! the cores of a kind equal values, or has no value for some of them, leaves this kind to the next
+//! source.
 //!
 //! We split values only where there is a large gap between neighbouring values, because single
 //! "favoured" cores that clock a few percent higher are not a kind of their own.
@@ -18,10 +19,11 @@
 use crate::read::tree::{CPU, Tree};
 use crate::types::{Cache, CacheKind, CpuSet, Kind, KindSource};
 
-/// The names of the hybrid PMUs, the slowest first. Each lists the PUs that it counts.
+/// The names of the hybrid PMUs (performance monitoring units), from that of the slowest cores to
+/// that of the fastest. Each PMU lists the PUs that it counts.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 
-/// The sources with a value for each PU, the most trusted first.
+/// The sources with a value for each PU, from the most to the least trusted.
 const VALUES: [KindSource; 5] = [
     KindSource::Capacity,
     KindSource::Cppc,
@@ -73,8 +75,8 @@ pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> 
         .collect()
 }
 
-/// Splits each group with a source. `parts` returns the PUs of each part, the slowest first, or
-/// `None` if the source does not cover the group.
+/// Splits each group with a source. `parts` returns the PUs of each part, from the slowest to the
+/// fastest. It returns `None` if the source does not cover the group.
 fn split_all(
     groups: Vec<Group>,
     source: KindSource,

@@ -9,7 +9,8 @@ use crate::{
 };
 use std::{cell::Cell, sync::Arc};
 
-/// How long a thread waits for a stolen fork before it also runs jobs of the program's own queues.
+/// The time for which a thread waits for a stolen fork before it also runs jobs of the program's
+/// own queues.
 const LATE_NS: u64 = 1_000_000;
 
 /// A wait for a stolen fork that takes long. The fork may itself wait for a job of the program's own

@@ -13,7 +13,8 @@ use std::{cell::Cell, ptr};
 pub(in crate::loops) struct Entered<'a> {
     loops: &'a Protocol,
     forker: &'a Forker,
-    /// What the thread was before. `None` if nothing must be undone.
+    /// The previous state of the thread, which the drop restores. It is `None` if nothing must be
+    /// undone.
     undo: Option<Undo>,
 }
 

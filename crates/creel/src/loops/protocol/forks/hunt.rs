@@ -7,7 +7,7 @@ use crate::{
     worker::slot::WorkerSlot,
 };
 
-/// How long a thief that has stolen something looks for more before it becomes idle.
+/// The time for which a thief that has stolen something looks for more before it becomes idle.
 const LOOK_NS: u64 = 5_000;
 
 /// A thread from which something can be stolen.
@@ -66,9 +66,9 @@ impl Forks {
 }
 
 impl Target<'_> {
-    /// Steals the fork for the worker `slot` and runs it. `begin` is called in between, with whether
-    /// the victim has more forks. Returns false if the fork is gone. If the worker is in the middle
-    /// of user code, `is_inside` is true.
+    /// Steals the fork for the worker `slot` and runs it. Between the two, it calls `begin` and
+    /// passes whether the victim has more forks. Returns false if the fork is gone. If the worker
+    /// is in the middle of user code, `is_inside` is true.
     pub(crate) fn run(self, slot: &WorkerSlot, is_inside: bool, begin: impl FnOnce(bool)) -> bool {
         let Self { loops, victim } = self;
         // The user code may fork too, and then it must be counted.

@@ -10,7 +10,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A machine, a mask (or an empty text), and the number of workers.
+/// The folder of a machine, a mask or an empty text, and the expected number of workers.
 type Row = (String, String, usize);
 
 /// Unpacks the captured machines. They are not part of the project. We look for them in the folder
@@ -117,7 +117,7 @@ fn table(rows: &[Row], folder: &Path) -> PathBuf {
     path
 }
 
-/// Returns a file that cargo has built, the newest with this beginning and ending.
+/// Returns the newest file that cargo has built and whose name has this beginning and ending.
 fn built(beginning: &str, ending: &str) -> PathBuf {
     let own = env::current_exe().unwrap();
     let found = fs::read_dir(own.parent().unwrap()).unwrap().flatten();

@@ -1,5 +1,5 @@
-//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker is
-//! idle.
+//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker
+//! is idle.
 
 mod deadline;
 
@@ -69,8 +69,8 @@ fn many_threads_recurse_on_one_pool() {
     });
 }
 
-/// Counts down in a chain of joins. At the end, the first closure waits until all second closures
-/// have run.
+/// Nests `depth` joins in their first closures. The innermost first closure waits until all second
+/// closures have run.
 fn chain(pool: &Pool, depth: usize, ran: &AtomicUsize, all: usize) {
     if depth == 0 {
         while ran.load(Ordering::Acquire) < all {
@@ -117,7 +117,8 @@ fn the_leaves_of_a_recursion_meet() {
     });
 }
 
-/// After short recursions, a thread does not notify a worker of its first forks.
+/// After short recursions, a thread does not notify a worker of its first forks. The watchdog must
+/// find the fork that this join waits for.
 #[test]
 fn closures_that_wait_for_each_other_after_short_recursions() {
     for wait in [Wait::Adaptive, Wait::Park] {

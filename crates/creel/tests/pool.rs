@@ -22,7 +22,7 @@ const WAITS: [Wait; 3] = [
 ];
 
 #[test]
-fn a_slot_keeps_its_thread_and_slots_differ() {
+fn a_worker_keeps_its_thread_and_threads_differ() {
     for wait in WAITS {
         let pool = pool(3, wait);
         let first: Vec<ThreadId> = pool.broadcast(|_| thread::current().id());
@@ -283,7 +283,7 @@ fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
     let first = acquire(1).unwrap();
     let clone = Pool::clone(&first);
     drop(first);
-    assert!(acquire(2).is_err(), "a second pool of the name was made");
+    assert!(acquire(2).is_err(), "a second pool got the same name");
     let again = acquire(1).unwrap();
     drop(clone);
     assert_eq!(again.run_on(0, || 7).unwrap(), 7);

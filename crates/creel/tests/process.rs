@@ -63,7 +63,7 @@ fn children_report_how_they_ended() {
         let id = child.id().unwrap();
         assert_eq!(child.wait().await.unwrap().code(), Some(3));
         assert!(!exists(id));
-        // It can be asked again.
+        // A second wait returns the same status.
         assert_eq!(child.wait().await.unwrap().code(), Some(3));
         assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(3));
         assert_eq!(child.id(), None);

@@ -16,7 +16,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Stack {
     jobs: Mutex<Vec<Job>>,
-    /// The number of jobs, `SeqCst`.
+    /// The number of jobs. All accesses are `SeqCst`.
     len: AtomicUsize,
 }
 

@@ -211,7 +211,7 @@ fn unix_datagrams_wait_for_buffer_space() {
 }
 
 #[test]
-fn a_name_is_looked_up_elsewhere() {
+fn a_name_is_looked_up_on_another_thread() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let pool = pool(1);
@@ -396,7 +396,7 @@ fn a_sender_to_a_full_queue_sleeps() {
             socket.send_to(&number.to_le_bytes(), &to).await.unwrap();
         }
     });
-    // The queue belongs to the kernel, and is much shorter.
+    // The kernel's queue is much shorter than the number of datagrams, so the sender must sleep.
     let full = || pool.stats().workers[0].parks > 3;
     while !full() {
         std::thread::yield_now();

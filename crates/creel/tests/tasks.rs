@@ -39,7 +39,7 @@ impl Future for Counted {
     }
 }
 
-/// Gives its waker away, then waits forever.
+/// A future that sends its waker through a channel, and then waits forever.
 struct GiveWaker(mpsc::Sender<Waker>);
 
 impl Future for GiveWaker {
@@ -374,7 +374,7 @@ fn a_task_behind_a_blocked_worker_is_rescued() {
             rx.await.unwrap();
             ran.send(()).unwrap();
         });
-        // The task must be idle before the blocking task begins.
+        // The task must have been polled once and be idle before the blocking task begins.
         while pool.stats().tasks.polls == 0 {
             std::thread::yield_now();
         }
@@ -403,7 +403,8 @@ fn a_task_that_yields_for_ever_starves_nobody() {
             yield_now().await;
         }
     });
-    // The work comes from outside, bound to a worker, and as an inbox job.
+    // Three kinds of work must run: a task from outside, a task that is bound to a worker, and an
+    // inbox job.
     pool.block_on(pool.spawn_on(0, async {})).unwrap();
     assert_eq!(pool.run_on(0, || 1).unwrap(), 1);
     let stopper = stop.clone();
@@ -506,7 +507,7 @@ fn a_drop_may_spawn() {
 }
 
 #[test]
-fn a_slot_with_bound_tasks_is_listed_until_they_end() {
+fn a_worker_with_bound_tasks_is_listed_until_they_end() {
     let pool = pool(3);
     let (tx, rx) = oneshot::channel();
     let bound = pool.spawn_on(2, async { rx.await.unwrap() });

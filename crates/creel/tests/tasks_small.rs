@@ -60,7 +60,7 @@ fn a_freed_block_is_reused_whatever_it_contained() {
 }
 
 #[test]
-fn tasks_end_in_each_of_the_ways() {
+fn tasks_end_in_every_possible_way() {
     let pool = pool(2);
     let alive = Arc::new(());
     let (guard, other) = (Arc::clone(&alive), Arc::clone(&alive));

@@ -70,7 +70,7 @@ fn ranges_cover_each_index_once_and_name_their_worker() {
 }
 
 #[test]
-fn eight_inputs_together_and_anything_that_borrows_a_slice() {
+fn loops_take_eight_inputs_and_everything_that_borrows_a_slice() {
     for pool in pools() {
         for &len in LENGTHS {
             let (mut a, mut b, c) = (vec![0; len], vec![0; len], vec![2; len]);
@@ -384,7 +384,7 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
 }
 
 #[test]
-fn a_panic_in_each_drops_each_result_once() {
+fn a_panic_in_any_verb_drops_each_result_once() {
     for pool in pools() {
         let alive = std::sync::Arc::new(());
         let len = if cfg!(miri) { 9 } else { 300 };
@@ -432,9 +432,6 @@ fn a_panic_in_each_drops_each_result_once() {
     }
 }
 
-/// `Scratch` and an outbox have no length, so a loop over nothing else does not compile. The values
-/// that they give out must not outlive a visit. See the `compile_fail` examples of
-/// `loops/compile_fail.rs`.
 #[test]
 fn a_view_and_a_handle_have_the_same_verbs() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
@@ -524,7 +521,8 @@ fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
             }
         });
     };
-    // By chance the count would be 20 of 40. On a busy machine a worker may be late for a while.
+    // Without the hint, 20 of the 40 jobs would run there by chance. On a busy machine a worker may
+    // be late, so we repeat this until 30 of 40 jobs ran near their worker, or for a minute.
     let begin = Instant::now();
     let most = std::iter::repeat_with(|| {
         there.store(0, Relaxed);

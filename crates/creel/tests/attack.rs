@@ -82,7 +82,7 @@ fn throws(f: impl FnOnce()) {
 }
 
 #[test]
-fn a_panic_at_every_item_of_every_verb() {
+fn a_panic_at_any_item_of_any_verb_leaks_nothing() {
     for (workers, balance) in [1, 2, 4].into_iter().flat_map(|n| BALANCES.map(|b| (n, b))) {
         let pool = pool(workers);
         let loops = pool.with_balance(balance);
@@ -133,7 +133,7 @@ fn join(mut a: Vec<Arc<()>>, b: Vec<Arc<()>>) -> Vec<Arc<()>> {
 }
 
 #[test]
-fn a_panic_where_parts_are_created_and_combined() {
+fn a_panic_while_parts_are_created_or_combined_reaches_the_caller() {
     let pool = pool(3);
     let items: Vec<_> = (0..5000).collect();
     let begun = AtomicUsize::new(0);
@@ -166,7 +166,7 @@ fn a_panic_where_parts_are_created_and_combined() {
 }
 
 #[test]
-fn a_panic_at_every_message_of_an_outbox() {
+fn a_panic_at_any_message_of_an_outbox_leaks_no_message() {
     for workers in [1, 3] {
         let pool = pool(workers);
         let alive = Arc::new(());
@@ -484,7 +484,7 @@ fn crowd(pool: &Pool) {
 }
 
 #[test]
-fn sixty_four_workers_on_every_cpu_and_on_one() {
+fn sixty_four_workers_work_on_all_cpus_and_on_one() {
     let all = || {
         for wait in [
             Wait::Park,

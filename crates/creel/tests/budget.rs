@@ -61,7 +61,7 @@ macro_rules! gives_way {
 /// The loop is the future of a `block_on`, and the other task runs on the same thread. The caller
 /// leases the worker, because the worker has not started yet.
 #[test]
-fn a_future_of_block_on() {
+fn a_loop_in_the_future_of_block_on_yields() {
     let (tx, rx) = bounded::channel(1);
     let before = pool().block_on(operations_before_another!((); {
         tx.send(1).await.unwrap();
@@ -145,7 +145,7 @@ gives_way!(a_stream: let (client, server) = {
 
 /// A loop over handles of tasks that have ended, with and without a set.
 #[test]
-fn handles() {
+fn a_loop_over_handles_yields() {
     let pool = pool();
     let spawned = || (0..1_000).map(|_| pool.spawn(async {})).collect::<Vec<_>>();
     let (mut handles, mut set) = (spawned(), JoinSet::new());

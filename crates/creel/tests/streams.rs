@@ -48,7 +48,7 @@ async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
 /// A short read means that there is no more data for now. The end of the stream must still be seen,
 /// whether it comes with the last bytes or after them.
 #[test]
-fn the_end_is_seen_whenever_it_comes() {
+fn a_stream_sees_its_end_with_or_after_the_last_bytes() {
     for workers in [1, 2] {
         let pool = pool(workers);
         for round in 0..200 {
@@ -98,7 +98,7 @@ fn a_connection_reset_is_an_error_and_does_not_wait() {
 }
 
 #[test]
-fn vectored_reads_and_uninitialized_memory() {
+fn vectored_reads_and_reads_into_uninitialized_memory_work() {
     let pool = pool(1);
     pool.block_on(async {
         let (mut other, stream) = tcp().await;

@@ -129,7 +129,7 @@ fn lengths_that_differ_are_named() {
 }
 
 #[test]
-fn chunks_together_with_an_outbox() {
+fn chunks_and_an_outbox_can_be_visited_together() {
     for pool in pools() {
         for &len in LENGTHS {
             for chunk in [1, 3, len.max(1), usize::MAX] {

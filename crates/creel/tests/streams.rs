@@ -27,7 +27,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Returns the two ends of a TCP connection, the first of them as a socket of `std`.
+/// Returns the two ends of a TCP connection. The first end is a socket of `std`.
 async fn tcp() -> (std::net::TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -379,9 +379,9 @@ fn replaced_names_do_not_come_back() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Words that no identifier of a crate, a program, a test or an example in the documentation may
-/// contain, because we have replaced each of them by a term of the field. The list leaves out words
-/// that we also use in their ordinary meaning, such as `call` or `note`.
+/// Words that we have replaced by terms of the field. No identifier may contain one of them. This
+/// holds for crates, programs, tests, and the examples in the documentation. The list leaves out
+/// words that we also use in their ordinary meaning, such as `call` or `note`.
 const FORMER_WORDS: [&str; 28] = [
     "told",
     "tell",

@@ -96,7 +96,7 @@ fn two_pools_that_wait_for_each_other_make_progress() {
 }
 
 #[test]
-fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
+fn a_worker_that_waits_for_another_pool_runs_calls_from_there() {
     for balance in BALANCES {
         bounded(&format!("loops, {balance}"), move || {
             let (a, b) = (pool(2, "a"), pool(1, "b"));

@@ -93,7 +93,7 @@ fn a_write_fails_when_the_reader_is_dropped_in_the_middle_of_a_wait() {
 }
 
 #[test]
-fn try_io_runs_only_if_it_is_worth_it() {
+fn try_io_skips_the_operation_until_another_event_is_reported() {
     let pool = pool(1);
     let counter = counter();
     let runs = std::cell::Cell::new(0);

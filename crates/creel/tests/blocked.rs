@@ -116,7 +116,7 @@ fn calls_wait_for_each_other_after_concurrent_resizes() {
 }
 
 #[test]
-fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
+fn nested_tasks_may_block_on_their_children() {
     for workers in [2, 3, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {

@@ -206,7 +206,7 @@ fn a_pool_dropped_on_its_own_worker_cancels_tasks_queued_there() {
 }
 
 #[test]
-fn cancelled_work_notifies_its_other_end() {
+fn a_cancelled_task_notifies_the_other_end_of_its_channel() {
     bounded("cancelled ends of channels", || {
         let pool = pool(4);
         let alive = Arc::new(());
@@ -259,7 +259,7 @@ fn cancelled_work_notifies_its_other_end() {
 }
 
 #[test]
-fn many_pools_one_after_the_other_leave_nothing() {
+fn many_pools_one_after_the_other_leave_no_thread() {
     bounded("pools made and dropped", || {
         for round in rounds(500) {
             let pool = Pool::builder().workers(1 + round % 3).name("one-of-many");

@@ -173,7 +173,7 @@ fn a_dropped_child_is_killed_if_that_was_asked_for() {
 }
 
 #[test]
-fn a_dropped_child_continues_and_leaves_no_zombie_behind_the_next_one() {
+fn a_dropped_child_continues_and_a_later_child_collects_its_zombie() {
     let pool = pool(1);
     let child = endless().spawn().unwrap();
     pool.block_on(started(&child));

@@ -127,7 +127,7 @@ fn a_join_whose_stolen_side_waits_for_a_job_makes_progress() {
 }
 
 #[test]
-fn a_pool_ends_although_a_thread_was_never_run() {
+fn a_pool_ends_although_a_requested_thread_never_ran() {
     let start = |_| Ok(());
     let pool = Pool::builder().workers(2).start_threads_with(start);
     let pool = pool.build().unwrap();

@@ -440,7 +440,7 @@ fn two_tasks_that_wake_each_other_starve_nobody() {
 }
 
 #[test]
-fn resizing_under_tasks_loses_none() {
+fn a_resize_loses_no_task() {
     let pool = pool(1);
     let done = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..200 / FEWER)

@@ -40,7 +40,8 @@ async fn write_all(pipe: &AsyncFd<PipeWriter>, mut bytes: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// Returns a counter of the kernel (an eventfd). A read returns its value and sets it to 0, and waits while it is 0.
+/// Returns a counter of the kernel (an eventfd). A read returns its value and sets it to 0, and
+/// waits while it is 0.
 fn counter() -> AsyncFd<OwnedFd> {
     AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap())
 }

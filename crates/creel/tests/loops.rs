@@ -1,5 +1,5 @@
-//! The public loop verbs: each item is visited once, results have the same bits everywhere, panics,
-//! and nesting.
+//! Tests of the loop methods. Each item is visited once, results have the same bits on any number
+//! of workers, panics reach the caller, and loops can be nested.
 
 use creel::{Balance, Pool, Wait};
 use std::{

@@ -4,7 +4,7 @@
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A number of items that the interpreter visits in seconds.
+/// A number of items. It is small under Miri, so that a loop takes only seconds there.
 const MANY: usize = if cfg!(miri) { 44 } else { 2000 };
 
 fn pool(workers: usize) -> Pool {
@@ -36,7 +36,7 @@ fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
                 expected[to] = mix(expected[to], *sender);
             }
         }
-        // The interpreter runs only the first two.
+        // Miri runs only the first two.
         for &workers in &[1, 3, 2, 7, 64][..if cfg!(miri) { 2 } else { 5 }] {
             let pool = pool(workers);
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {

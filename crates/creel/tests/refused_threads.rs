@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Set in the process that runs a case.
+/// The environment variable that is set in the process that runs a case.
 const CASE: &str = "CREEL_REFUSED_CASE";
 
 /// Runs `f` in a process of its own, which is this program with this one test.
@@ -46,7 +46,7 @@ fn alone(test: &str, f: impl FnOnce()) {
     let mut text = String::new();
     let mut stdout = process.stdout.take().unwrap();
     stdout.read_to_string(&mut text).unwrap();
-    // A process that finds no test of this name succeeds too.
+    // A process that finds no test of this name also succeeds, so we check its output.
     assert!(text.contains("1 passed"), "{test}: {status}: {text}");
 }
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Long enough for anything that happens at all.
+/// The timeout of all waits. Only a hang takes this long.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The ledger of pinned workers belongs to the process, so one test runs at a time.
@@ -97,7 +97,10 @@ fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
             inner.run_on(0, mask).unwrap()
         })
         .unwrap();
-    assert_eq!(inner, world, "a worker does not inherit its starter's slot");
+    assert_eq!(
+        inner, world,
+        "the worker inherited the mask of the thread that started it"
+    );
     let inner = pool.session(|_| {
         let inner = Pool::builder().workers(1).wait(Wait::Park).build().unwrap();
         inner.run_on(0, mask).unwrap()

@@ -168,8 +168,9 @@ fn a_sent_closure_that_panics_inside_a_wait_ends_the_process() {
     );
 }
 
-/// Worker 0 waits for the second closure of a join, which worker 1 has taken. In the meantime, it
-/// runs a closure that panics. If it unwound, the join would end while worker 1 uses its stack.
+/// Worker 0 waits for the second closure of a join, which worker 1 has taken. While it waits, it
+/// runs a sent closure that panics. If this panic unwound the stack of worker 0, the join would end
+/// while worker 1 still uses that stack.
 fn panic_in_the_wait_of_a_join() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let taken = AtomicBool::new(false);

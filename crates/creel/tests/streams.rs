@@ -211,7 +211,7 @@ fn unix_datagrams_wait_for_buffer_space() {
 }
 
 #[test]
-fn a_name_is_looked_up_on_another_thread() {
+fn host_names_are_looked_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let pool = pool(1);
@@ -243,7 +243,7 @@ fn blocking_calls_run_concurrently_and_return_their_panics() {
         assert_eq!(sum, 49 * 50 / 2);
         let thrown = task::spawn(creel::blocking(|| panic!("in a call"))).await;
         let Err(JoinError::Panicked(panic)) = thrown else {
-            panic!("it is thrown where it is awaited");
+            panic!("the panic does not reach the task that awaits the call");
         };
         assert_eq!(panic.message(), Some("in a call"));
     });

@@ -28,7 +28,7 @@ fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
         .expect("no message arrived in time")
 }
 
-/// A future that counts itself while it is alive.
+/// A future that is never ready. The count of its `Arc` shows whether the future is alive.
 struct Counted(Arc<()>);
 
 impl Future for Counted {
@@ -50,7 +50,7 @@ impl Future for GiveWaker {
     }
 }
 
-/// Panics at the chosen places.
+/// A future that panics in its poll, in its drop, or in both.
 struct Bomb {
     in_poll: bool,
     in_drop: bool,
@@ -614,9 +614,9 @@ fn a_century_on_a_seeded_pool_takes_no_time() {
 }
 
 #[test]
-fn futures_are_cancelled_at_every_await() {
-    // For every `k`, drops a mixed future after `k` polls, together with everything it was
-    // connected to.
+fn tasks_that_exchange_messages_end_after_any_number_of_turns() {
+    // For every `k`, runs a sender and a receiver for about `k` turns. Then it detaches the
+    // receiver, waits for the sender, and drops the pool with everything that is left.
     for k in (0..60).step_by(FEWER) {
         let pool = Pool::seeded(k as u64);
         let (tx, rx) = bounded::channel(1);
@@ -666,7 +666,8 @@ fn outputs_and_futures_of_any_size_and_alignment_compile() {
         [kept; 2]
     });
     assert_eq!(pool.block_on(both).unwrap()[1][39_999], 1);
-    // The futures are dropped by the worker, by a cancel, and because nobody joins the task.
+    // Nobody joins the first task, so its output is dropped. The second future is dropped by a
+    // cancel.
     let alive = Arc::new(());
     let guard = alive.clone();
     drop(pool.spawn(async move { (guard, [0_u8; 50_000]) }));

@@ -1,6 +1,7 @@
-//! The loop verbs compared with the standard library on one thread.
+//! The loop verbs, which are the loop methods of `Pool`, compared with the standard library on one
+//! thread.
 //!
-//! They must have the same outcome at any number of workers and under each balance, and report
+//! The verbs must have the same outcome at any number of workers and under each balance, and report
 //! clearly if arguments do not fit together.
 
 mod deadline;
@@ -355,7 +356,8 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
         };
         pool.sort_by(&mut items.clone(), compare);
         let all = compared.swap(0, Relaxed);
-        // The panic comes in the sorts of the pieces, and in the merges, which come last.
+        // Depending on `bad`, the panic happens while the pieces are sorted or while they are
+        // merged. The merges come last.
         for bad in [0, all / 2, all - len, all - len / 2, all - len / 8, all - 1] {
             compared.store(0, Relaxed);
             let mut sorted = items.clone();
@@ -365,8 +367,8 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
                     compare(a, b)
                 });
             }));
-            // Comparisons of other threads count as well, so the panic may happen without being
-            // seen here.
+            // Other threads count at the same time, so it can happen that no comparison sees
+            // exactly `bad` and nothing panics. We accept both outcomes.
             drop(thrown);
             whole(sorted);
             if cfg!(miri) {

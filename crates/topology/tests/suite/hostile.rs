@@ -5,8 +5,8 @@
 //! For each tree, the tests check three properties:
 //!
 //! - `Machine::detect_in` returns a machine.
-//! - The allowed PUs of the machine are those of the thread's mask.
-//! - The budget has at least one worker, and every placement can place the workers.
+//! - The allowed PUs of the machine are those of the thread's mask, if there is one.
+//! - The budget has at least one worker, and every policy can place workers on the allowed PUs.
 //!
 //! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is the path of `creel`, the
 //! fuzz also mounts each captured tree as `/sys` and `/proc` of a mount namespace, which requires
@@ -48,7 +48,8 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Checks the three properties (see the head of this file) for one tree.
+/// Checks the three properties (see the head of this file) for one tree. Also checks that reading
+/// the tree does not take too long, and that the results are consistent.
 fn check(root: &Path, mask: Option<&CpuSet>, change: &str) {
     let begin = cpu_time();
     for machine in [

@@ -1,6 +1,6 @@
 /* Threads in lock-step: 20,000 rounds of a little work each, with a barrier after every round.
- * With more threads than CPUs every barrier waits for somebody who is not running.
- * With an argument, so many times the rounds.
+ * If there are more threads than CPUs, every barrier waits for a thread that is not running.
+ * An argument multiplies the number of rounds.
  *
  *   cc -O2 -fopenmp docs/examples/lockstep.c -o lockstep
  */

@@ -10,7 +10,7 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A machine, a mask (or an empty text), and the number of workers.
+/// The folder of a machine, a mask or an empty text, and the expected number of workers.
 type Row = (String, String, usize);
 
 /// Unpacks the captured machines. They are not part of the project. We look for them in the folder

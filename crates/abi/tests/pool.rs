@@ -93,7 +93,8 @@ fn assert_ok(out: &Output) {
     assert!(out.status.success(), "{out:?}");
 }
 
-/// Compiles a program with both libraries and runs it, the shared one under valgrind as well.
+/// Compiles a program with the shared and with the static library, and runs both. It runs the one
+/// with the shared library under valgrind as well.
 fn works(compiler: &[&str], name: &str) {
     let folder = tempfile::tempdir().unwrap();
     for shared in [false, true] {

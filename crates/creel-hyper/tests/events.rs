@@ -129,7 +129,7 @@ fn plain(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn each_way_to_end_has_its_own_event() {
+fn each_way_in_which_a_connection_ends_has_its_own_event() {
     let server = start(|server, stopped| server.grace(Duration::from_secs(3)).until(stopped));
     let mut stream = server.ask(REQUEST);
     assert!(plain(&mut stream).ends_with("plain"));

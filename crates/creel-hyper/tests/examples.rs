@@ -1,5 +1,5 @@
-//! Runs the examples as users do. Each is a process of its own that prints its address. We end
-//! those that handle Ctrl-C by sending it.
+//! Runs the examples as users do. Each example runs in a process of its own and prints its address.
+//! We send Ctrl-C to the examples that handle it, and kill the others.
 
 use std::fs;
 use std::future::Future;

@@ -80,7 +80,7 @@ fn the_item_must_be_an_async_function() {
 }
 
 #[test]
-fn the_function_has_no_generics_and_no_parameters() {
+fn generics_and_parameters_are_errors() {
     let without_generics = "needs a function without generics";
     reports("#[creel::main] async fn main<T>() {}", without_generics);
     let without_parameters = "needs a function without parameters";
@@ -95,7 +95,7 @@ fn the_function_has_no_generics_and_no_parameters() {
 }
 
 #[test]
-fn the_options_are_known_and_have_values() {
+fn unknown_options_and_missing_values_are_errors() {
     let main = |options: &str| format!("#[creel::main({options})] async fn main() {{}}");
     let message = "unknown option `threads`: expected one of name, workers,";
     reports(&main("threads = 4"), message);
@@ -116,7 +116,7 @@ fn the_options_are_known_and_have_values() {
 }
 
 #[test]
-fn options_of_a_test_do_not_contradict_each_other() {
+fn contradicting_options_of_a_test_are_errors() {
     let test = |options: &str| format!("#[creel::test({options})] async fn test(_: Clock) {{}}");
     let message = "`seed` cannot be combined with `workers`";
     reports(&test("seed = 7, workers = 2"), message);

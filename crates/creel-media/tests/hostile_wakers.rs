@@ -109,7 +109,7 @@ fn a_controlled_task_meets_hostile_wakers() {
 }
 
 #[test]
-fn a_receiver_s_waker_that_panics_when_cloned_loses_no_message() {
+fn a_panic_in_the_clone_of_a_receivers_waker_loses_no_message() {
     let bad = Hostile::panics(Step::Clone);
     let waker = bad.waker();
     let mut cx = Context::from_waker(&waker);
@@ -133,7 +133,7 @@ impl Drop for Bomb {
 }
 
 #[test]
-fn messages_that_panic_when_dropped_cost_no_other_side_its_wake() {
+fn messages_that_panic_when_dropped_do_not_prevent_wake_ups() {
     let good = Hostile::tame();
     let waker = good.waker();
     let mut cx = Context::from_waker(&waker);
@@ -169,7 +169,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_sender_s_waker_that_panics_loses_no_message() {
+fn a_panicking_waker_of_a_sender_loses_no_message() {
     let (bad, drops) = (Hostile::panics(Step::Wake), Arc::new(AtomicUsize::new(0)));
     let waker = bad.waker();
     let mut cx = Context::from_waker(&waker);

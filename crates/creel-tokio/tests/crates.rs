@@ -199,7 +199,8 @@ fn files_and_child_processes_of_tokio_work() {
 struct Redis(Child);
 
 impl Redis {
-    /// Returns `None` if Redis is not installed.
+    /// Starts a server, and waits until it accepts connections. Returns `None` if Redis is not
+    /// installed.
     fn start(socket: &Path) -> Option<Redis> {
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "no"]);

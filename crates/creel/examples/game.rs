@@ -1,7 +1,15 @@
-//! A game's frame: bodies as a structure of arrays, a hit list by outbox, the fastest in one pass.
+//! Computes the frames of a game on all workers. A frame has three loops:
 //!
-//! `cargo run --release -p creel --example game`. `creel-bench programs` measures this frame beside
-//! rayon's, which has as many lines; there the hits are collected and applied by one thread.
+//! 1. It moves all bodies and finds the fastest one. The bodies are a structure of arrays.
+//! 2. Each fast body sends a hit to the cell that it is in. An [`Outbox`] collects the hits.
+//! 3. The outbox delivers the hits to the cells.
+//!
+//! ```text
+//! cargo run --release -p creel --example game
+//! ```
+//!
+//! `creel-bench programs` compares this frame with one on rayon, which has about as many lines.
+//! There, one thread applies the hits, because rayon has nothing like the outbox.
 
 use creel::{Outbox, Pool};
 
@@ -54,7 +62,7 @@ fn main() -> Result<(), creel::BuildError> {
         .map(|_| frame(&pool, &mut world, &mut hits, 0.01))
         .fold(0.0, f32::max);
     println!(
-        "fastest {fastest:.3}, {:.0} µs a frame",
+        "fastest {fastest:.3}, {:.0} µs per frame",
         begin.elapsed().as_micros() as f32 / 100.0
     );
     Ok(())

@@ -1,7 +1,13 @@
-//! Token by token: many small matrix-vector products, each of which needs the one before.
+//! Computes tokens as a language model does. A token takes many small products of a matrix and a
+//! vector, and each product needs the result of the previous one.
 //!
-//! `cargo run --release -p creel --example inference`. A product is one call, as with rayon; the
-//! workers are awake for the next one and asleep when there is none, which no setting of rayon gives.
+//! ```text
+//! cargo run --release -p creel --example inference
+//! ```
+//!
+//! A product is one call of a loop. With the default setting of `Wait`, the workers spin for a
+//! short time after each product, so they are awake for the next one. They sleep when no more
+//! products come.
 
 use creel::Pool;
 
@@ -12,11 +18,12 @@ struct Layer {
     weights: Vec<f32>,
 }
 
-/// `out = weights × from`, a row an output.
+/// Computes `out = tanh(weights × from)`. Each item of the loop is one row of the matrix, which
+/// gives one output.
 fn product(pool: &Pool, layer: &Layer, from: &[f32], out: &mut [f32]) {
     pool.for_each_indexed(out, |row, out| {
         let weights = &layer.weights[row * WIDTH..(row + 1) * WIDTH];
-        // Eight sums, so that it can be done eight at a time.
+        // Eight independent sums let the compiler use vector instructions.
         let mut sums = [0.0; 8];
         for (w, x) in weights.chunks_exact(8).zip(from.chunks_exact(8)) {
             (0..8).for_each(|lane| sums[lane] += w[lane] * x[lane]);
@@ -44,6 +51,6 @@ fn main() -> Result<(), creel::BuildError> {
     let begin = std::time::Instant::now();
     (0..20).for_each(|_| token(&pool, &layers, &mut state));
     let took = begin.elapsed().as_secs_f64();
-    println!("{:.1} tokens a second, {:.4}", 20.0 / took, state[0][0]);
+    println!("{:.1} tokens per second, {:.4}", 20.0 / took, state[0][0]);
     Ok(())
 }

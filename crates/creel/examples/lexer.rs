@@ -1,9 +1,13 @@
-//! A lexer as a task of its own, which hands its tokens to the parser over a channel; and what
-//! that costs against calling it.
+//! Runs a lexer in two ways, and prints what each of them costs per token:
 //!
-//!     cargo run --release --example lexer -- [TOKENS] [WORKERS]
+//! - The parser calls the lexer directly.
+//! - The lexer is a task of its own, which sends its tokens to the parser over a channel.
 //!
-//! The text is a sum of numbers in parentheses; the parser evaluates it. Both ways give the
+//! ```text
+//! cargo run --release -p creel --example lexer -- [TOKENS] [WORKERS]
+//! ```
+//!
+//! The text is a sum of numbers in parentheses, and the parser evaluates it. Both ways give the
 //! same value.
 
 use creel::Pool;
@@ -18,7 +22,7 @@ enum Token {
     Close,
 }
 
-/// The tokens of a text, one after the other.
+/// Iterates over the tokens of a text.
 struct Lexer<'a>(&'a [u8]);
 
 impl Iterator for Lexer<'_> {
@@ -44,7 +48,8 @@ impl Iterator for Lexer<'_> {
     }
 }
 
-/// The value of a sum: the parser's part, a token at a time.
+/// The parser. It takes one token at a time and adds up the numbers. A number
+/// in parentheses is multiplied by their depth.
 #[derive(Default)]
 struct Sum {
     value: u64,
@@ -72,18 +77,18 @@ async fn by_task(text: &'static str) -> u64 {
     let (tx, rx) = bounded::channel(256);
     let lexer = creel::task::spawn(async move {
         for token in Lexer(text.as_bytes()) {
-            tx.send(token).await.expect("the parser listens");
+            tx.send(token).await.expect("the parser receives it");
         }
     });
     let mut sum = Sum::default();
     while let Ok(token) = rx.recv().await {
         sum.take(token);
     }
-    lexer.await.expect("the lexer ends");
+    lexer.await.expect("the lexer does not panic");
     sum.value
 }
 
-/// The shortest of several runs, and the value.
+/// Returns the time of the fastest of nine runs, and the value that it computed.
 fn best(mut run: impl FnMut() -> u64) -> (Duration, u64) {
     let timed = |_| {
         let begin = Instant::now();
@@ -105,13 +110,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let pool = Pool::builder().workers(workers).build()?;
     let (called, value) = best(|| direct(text));
     let (handed, same) = best(|| pool.block_on(by_task(text)));
-    assert_eq!(value, same, "both ways read the same");
+    assert_eq!(value, same, "both ways compute the same value");
     let each = |time: Duration| time.as_secs_f64() * 1e9 / count;
     println!("{count} tokens, {workers} workers, value {value}");
-    println!("called directly:     {:6.1} ns a token", each(called));
-    println!("as a task, by ring:  {:6.1} ns a token", each(handed));
+    println!("called directly:     {:6.1} ns per token", each(called));
+    println!("as a task:           {:6.1} ns per token", each(handed));
     println!(
-        "the hand-over costs: {:6.1} ns a token",
+        "the hand-over costs: {:6.1} ns per token",
         each(handed) - each(called)
     );
     Ok(())

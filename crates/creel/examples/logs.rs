@@ -1,7 +1,12 @@
-//! A log counted into maps: how often each page was asked for, and the first line that is broken.
+//! Evaluates the log of a web server. The program finds the first malformed line, counts how often
+//! each page was requested, and prints the three most popular pages.
 //!
-//! `cargo run --release -p creel --example logs`. `creel-bench programs`
-//! measures it beside rayon's `fold` and `reduce`, which take as many lines.
+//! ```text
+//! cargo run --release -p creel --example logs
+//! ```
+//!
+//! `creel-bench programs` compares it with `fold` and `reduce` of rayon, which take about as many
+//! lines.
 
 use creel::Pool;
 use std::collections::HashMap;
@@ -28,7 +33,8 @@ fn main() -> Result<(), creel::BuildError> {
     if let Some(broken) = pool.position(&lines, |line| page(line).is_none()) {
         println!("line {broken} is broken");
     }
-    // Counts are the same in whatever order.
+    // Each worker counts into a map of its own. The order in which the maps are merged may change
+    // from run to run, but it does not change the counts.
     let counts = pool.fold_by_worker(
         &lines,
         Counts::new,

@@ -1,12 +1,14 @@
-//! M:N: many tasks on as many workers as the program says, and says again while they run.
+//! Runs many tasks on a few workers (M:N), and changes the number of workers while the tasks run.
 //!
-//!     cargo run --release --example many_to_many -- [TASKS]
+//! ```text
+//! cargo run --release -p creel --example many_to_many -- [TASKS]
+//! ```
 
 use creel::Pool;
 use creel::task::yield_now;
 use std::hint::black_box;
 
-/// Some work in pieces, so that other tasks get their turn.
+/// Computes for a while, and yields after each of 50 pieces, so that the other tasks run as well.
 async fn work(task: u64) -> u64 {
     let mut value = task;
     for _ in 0..50 {

@@ -1,7 +1,9 @@
-//! M:1: many tasks on one thread. They take turns where they await, and need no locks that
-//! threads would fight for.
+//! Runs many tasks on one thread (M:1). The tasks take turns at each `await`, so they need no lock
+//! for the counter that they share.
 //!
-//!     cargo run --release --example many_to_one -- [TASKS]
+//! ```text
+//! cargo run --release -p creel --example many_to_one -- [TASKS]
+//! ```
 
 use creel::Pool;
 use creel::task::{spawn_local, yield_now};

@@ -1,8 +1,12 @@
-//! 1:1: a thread of its own for each job, as a pool of one each.
+//! Gives each job a thread of its own (1:1). For this, the program creates one pool with one worker
+//! per job.
 //!
-//!     cargo run --release --example one_to_one -- [SONGS]
+//! ```text
+//! cargo run --release -p creel --example one_to_one -- [SONGS]
+//! ```
 //!
-//! Each song's tasks share its thread and no other. Their order within a song is theirs alone.
+//! All tasks of a song run on the thread of that song. They never run at the same time, and the
+//! other songs do not change their order.
 
 use creel::task::yield_now;
 use creel::{Pool, Wait};

@@ -1,21 +1,26 @@
-//! Telephonic whispers: a chain of tasks, each of which waits for a number from its right
-//! neighbour, adds one, and passes it to its left.
+//! Runs a chain of tasks, like the party game in which people whisper a message to their
+//! neighbours. Each task waits for a number from its right neighbour, adds one, and sends it to its
+//! left neighbour.
 //!
-//!     cargo run --release --example whispers -- [LENGTH] [PASSES] [WORKERS]
+//! ```text
+//! cargo run --release -p creel --example whispers -- [LENGTH] [PASSES] [WORKERS]
+//! ```
 //!
-//! Each pass creates a new chain. The program is M:1 with one worker and M:N with more. More workers
-//! must not make it slower.
+//! Each pass creates a new chain of LENGTH tasks. Only one task of a chain can run at a time, so
+//! more workers cannot make the program faster. They must not make it slower either.
 
 use creel::Pool;
 use creel::channel::oneshot::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 async fn whisper(right: Receiver<u64>, left: Sender<u64>) {
-    let heard = right.await.expect("the right neighbour spoke");
-    left.send(heard + 1).expect("the left neighbour listens");
+    let heard = right.await.expect("the right neighbour sends a number");
+    left.send(heard + 1)
+        .expect("the left neighbour waits for the number");
 }
 
-/// One pass over a chain of `length` tasks.
+/// Creates a chain of `length` tasks, sends 0 to its right end, and returns the number that arrives
+/// at its left end.
 async fn pass(length: u64) -> u64 {
     let (mut left, leftmost) = oneshot::channel();
     for _ in 0..length {
@@ -23,8 +28,9 @@ async fn pass(length: u64) -> u64 {
         creel::task::spawn(whisper(right, left)).detach();
         left = next;
     }
-    left.send(0).expect("the rightmost task listens");
-    leftmost.await.expect("the chain is whole")
+    left.send(0)
+        .expect("the rightmost task waits for the number");
+    leftmost.await.expect("no task of the chain has panicked")
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     times.sort_unstable();
     let ms = |time: &Duration| time.as_secs_f64() * 1e3;
     println!(
-        "{length} tasks, {workers} workers: {:.2} ms a pass (median of {}, {:.2} to {:.2})",
+        "{length} tasks, {workers} workers: {:.2} ms per pass (median of {}, {:.2} to {:.2})",
         ms(&times[times.len() / 2]),
         times.len(),
         ms(&times[0]),

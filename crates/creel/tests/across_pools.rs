@@ -96,7 +96,7 @@ fn two_pools_that_wait_for_each_other_make_progress() {
 }
 
 #[test]
-fn a_call_comes_back_to_a_worker_that_waits_for_the_other_pool() {
+fn a_worker_that_waits_for_another_pool_runs_calls_from_there() {
     for balance in BALANCES {
         bounded(&format!("loops, {balance}"), move || {
             let (a, b) = (pool(2, "a"), pool(1, "b"));
@@ -337,8 +337,8 @@ fn block_on_of_the_workers_own_pool_is_rejected_at_once() {
             }
             assert!(a.block_on(async { refuses(&a) }));
             assert!(a.run_on(0, || b.block_on(async { refuses(&a) })).unwrap());
-            // The worker is in its own pool's `block_on` through another pool's, both with and
-            // without a worker that it can lend.
+            // This thread is in A's `block_on`, and inside that in B's `block_on`. We test this
+            // with a worker of A that the thread can lease, and while all workers of A are blocked.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {

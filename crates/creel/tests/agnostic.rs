@@ -37,7 +37,7 @@ fn numbered(pool: &Pool, number: u64) -> task::JoinHandle<u64> {
 const SUM: u64 = TASKS * (TASKS - 1) / 2;
 
 #[test]
-fn futures_join_select_and_share() {
+fn combinators_of_futures_util_work() {
     on_pools(|pool| {
         let all = future::join_all((0..TASKS).map(|number| numbered(pool, number)));
         let sum: u64 = pool.block_on(all).into_iter().map(Result::unwrap).sum();
@@ -71,7 +71,7 @@ fn futures_join_select_and_share() {
 }
 
 #[test]
-fn async_channel_between_tasks_and_a_thread() {
+fn async_channel_works_between_tasks_and_a_thread() {
     on_pools(|pool| {
         let (tx, rx) = async_channel::bounded(3);
         for number in 0..TASKS {
@@ -121,7 +121,7 @@ fn event_listener_wakes_every_task() {
 }
 
 #[test]
-fn tokio_sync_without_its_runtime() {
+fn tokio_sync_works_without_a_tokio_runtime() {
     use tokio::sync::{Barrier, Mutex, Notify, Semaphore, broadcast, mpsc, oneshot, watch};
     on_pools(|pool| {
         let total = Arc::new(Mutex::new(0));
@@ -170,7 +170,7 @@ fn tokio_sync_without_its_runtime() {
 }
 
 #[test]
-fn unbounded_channels_of_other_crates() {
+fn unbounded_channels_of_other_crates_work() {
     on_pools(|pool| {
         let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
         let (other_tx, other_rx) = async_channel::unbounded();
@@ -223,7 +223,7 @@ fn async_broadcast_delivers_each_message_to_every_receiver() {
 }
 
 #[test]
-fn async_lock_between_tasks() {
+fn async_lock_works_between_tasks() {
     use async_lock::{Barrier, Mutex, OnceCell, RwLock, Semaphore};
     on_pools(|pool| {
         let shared = Arc::new((

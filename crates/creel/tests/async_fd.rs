@@ -40,7 +40,8 @@ async fn write_all(pipe: &AsyncFd<PipeWriter>, mut bytes: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// A counter of the kernel. A read returns its value and sets it to 0, and waits while it is 0.
+/// Returns a counter of the kernel (an eventfd). A read returns its value and sets it to 0, and
+/// waits while it is 0.
 fn counter() -> AsyncFd<OwnedFd> {
     AsyncFd::new(eventfd(0, EventfdFlags::NONBLOCK).unwrap())
 }
@@ -93,7 +94,7 @@ fn a_write_fails_when_the_reader_is_dropped_in_the_middle_of_a_wait() {
 }
 
 #[test]
-fn try_io_runs_only_if_it_is_worth_it() {
+fn try_io_skips_the_operation_until_another_event_is_reported() {
     let pool = pool(1);
     let counter = counter();
     let runs = std::cell::Cell::new(0);

@@ -48,12 +48,14 @@ fn throw<R>() -> R {
     panic_any(Bomb)
 }
 
-/// Runs `f`, which must panic with a `Bomb` as its payload.
+/// Checks that `f` panics with a `Bomb` as its payload.
 fn throws_a_bomb<R>(f: impl FnOnce() -> R) {
     let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
-        panic!("it throws");
+        panic!("the call did not panic");
     };
-    let bomb = payload.downcast::<Bomb>().expect("the first one thrown");
+    let bomb = payload
+        .downcast::<Bomb>()
+        .expect("the payload is that of the first panic");
     std::mem::forget(*bomb);
 }
 
@@ -80,7 +82,7 @@ fn throws(f: impl FnOnce()) {
 }
 
 #[test]
-fn a_panic_at_every_item_of_every_verb() {
+fn a_panic_at_any_item_of_any_verb_leaks_nothing() {
     for (workers, balance) in [1, 2, 4].into_iter().flat_map(|n| BALANCES.map(|b| (n, b))) {
         let pool = pool(workers);
         let loops = pool.with_balance(balance);
@@ -131,7 +133,7 @@ fn join(mut a: Vec<Arc<()>>, b: Vec<Arc<()>>) -> Vec<Arc<()>> {
 }
 
 #[test]
-fn a_panic_where_parts_are_created_and_combined() {
+fn a_panic_while_parts_are_created_or_combined_reaches_the_caller() {
     let pool = pool(3);
     let items: Vec<_> = (0..5000).collect();
     let begun = AtomicUsize::new(0);
@@ -164,7 +166,7 @@ fn a_panic_where_parts_are_created_and_combined() {
 }
 
 #[test]
-fn a_panic_at_every_message_of_an_outbox() {
+fn a_panic_at_any_message_of_an_outbox_leaks_no_message() {
     for workers in [1, 3] {
         let pool = pool(workers);
         let alive = Arc::new(());
@@ -282,7 +284,7 @@ fn wakers_that_panic_do_not_end_a_worker() {
 }
 
 #[test]
-fn a_ring_that_closes_wakes_those_behind_a_waker_that_panics() {
+fn closing_a_bounded_channel_wakes_receivers_behind_a_waker_that_panics() {
     let bad = Waker::from(Arc::new(BadWaker));
     let (wakes, woken) = mpsc::channel();
     let good = Waker::from(Arc::new(NotifyWaker(Mutex::new(wakes))));
@@ -419,8 +421,9 @@ fn every_operation_works_inside_every_other() {
 
 #[test]
 fn pools_end_inside_their_own_work() {
-    // The pool ends in a scope's job, in the body of a loop and in the drop of a future. That
-    // happens either on another pool's worker or on its own.
+    // A pool ends in a job of a scope, in the body of a loop, and in the drop of a future. In the
+    // first two cases it ends on a thread that is not its own, and in the last one on its own
+    // worker.
     struct EndsAPool(Option<Pool>);
     impl Drop for EndsAPool {
         fn drop(&mut self) {
@@ -481,7 +484,7 @@ fn crowd(pool: &Pool) {
 }
 
 #[test]
-fn sixty_four_workers_on_every_cpu_and_on_one() {
+fn sixty_four_workers_work_on_all_cpus_and_on_one() {
     let all = || {
         for wait in [
             Wait::Park,

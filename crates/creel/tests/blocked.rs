@@ -29,7 +29,7 @@ fn pool(workers: usize, wait: Wait) -> Arc<Pool> {
     Arc::new(builder.placement(Placement::Unpinned).build().unwrap())
 }
 
-/// Runs `calls` calls that wait for each other on their threads.
+/// Runs `calls` calls, each of which blocks its thread until all of them are running.
 fn meet(pool: &Pool, calls: usize) {
     let all = Arc::new(Barrier::new(calls));
     let (done, wait) = mpsc::channel();
@@ -71,7 +71,7 @@ fn settle() {
 }
 
 #[test]
-fn as_many_calls_as_workers_wait_for_each_other() {
+fn calls_wait_for_each_other_if_there_is_a_worker_for_each() {
     for workers in [1, 2, 3, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -116,7 +116,7 @@ fn calls_wait_for_each_other_after_concurrent_resizes() {
 }
 
 #[test]
-fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
+fn nested_tasks_may_block_on_their_children() {
     for workers in [2, 3, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -175,7 +175,7 @@ fn tasks_queued_in_a_full_pool_run_when_it_grows() {
 }
 
 #[test]
-fn a_root_that_yields_until_a_task_is_done_sees_it_done() {
+fn a_block_on_future_that_yields_until_a_task_is_done_sees_it_done() {
     for workers in [1, 2, 4] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -214,7 +214,7 @@ fn a_task_that_yields_until_another_is_done_sees_it_done() {
 }
 
 #[test]
-fn a_root_blocks_its_thread_until_its_children_are_done() {
+fn a_block_on_future_blocks_its_thread_until_its_children_are_done() {
     for workers in [1, 2, 4] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -231,13 +231,13 @@ fn a_root_blocks_its_thread_until_its_children_are_done() {
 }
 
 #[test]
-fn roots_and_tasks_block_on_each_other() {
+fn block_on_futures_and_tasks_block_on_each_other() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers, three roots"), move || {
             let pool = pool(workers, Wait::Park);
             for _ in 0..20 {
-                // The threads of the roots are not workers, so all tasks and all roots block at the
-                // same time.
+                // The three callers of `block_on` are not workers, so their futures and all tasks
+                // can block at the same time.
                 let all = Barrier::new(3 + workers);
                 let all = Arc::new(all);
                 thread::scope(|s| {
@@ -286,7 +286,7 @@ fn block_by(way: &str, pool: &Arc<Pool>, worker: usize, release: mpsc::Receiver<
 ///
 /// The timer or the poller belongs to that worker, and the worker stays blocked until the wait has
 /// ended.
-fn comes_behind_a_blocked_worker<W, F>(waits: W)
+fn ends_behind_a_blocked_worker<W, F>(waits: W)
 where
     W: Fn() -> (F, Option<SocketAddr>) + Copy + Send + 'static,
     F: Future<Output = ()> + Send + 'static,
@@ -330,16 +330,16 @@ fn receives() -> (impl Future<Output = ()> + Send, Option<SocketAddr>) {
 
 #[test]
 fn a_packet_arrives_although_the_worker_that_polled_for_it_blocks() {
-    comes_behind_a_blocked_worker(receives);
+    ends_behind_a_blocked_worker(receives);
 }
 
 #[test]
 fn a_timer_fires_although_the_worker_that_armed_it_blocks() {
-    comes_behind_a_blocked_worker(|| (time::sleep(Duration::from_millis(5)), None));
+    ends_behind_a_blocked_worker(|| (time::sleep(Duration::from_millis(5)), None));
 }
 
 #[test]
-fn a_root_waits_for_time_and_packets_while_all_but_one_block() {
+fn a_block_on_future_gets_timers_and_packets_while_worker_0_is_blocked() {
     for workers in [2, 3] {
         bounded(&format!("{workers} workers"), move || {
             for _ in 0..10 {
@@ -397,7 +397,7 @@ fn a_socket_is_served_after_the_pool_has_shrunk() {
 }
 
 #[test]
-fn as_many_leaves_of_joins_in_joins_as_workers_meet() {
+fn leaves_of_nested_joins_meet_if_there_is_a_worker_for_each() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {
         match leaves {
             1 => _ = all.wait(),
@@ -426,7 +426,7 @@ fn as_many_leaves_of_joins_in_joins_as_workers_meet() {
 }
 
 #[test]
-fn as_many_jobs_of_a_scope_as_workers_meet() {
+fn jobs_of_a_scope_meet_if_there_is_a_worker_for_each() {
     for workers in [2, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -449,8 +449,9 @@ fn as_many_jobs_of_a_scope_as_workers_meet() {
     }
 }
 
-/// A job or a task occupies the worker of a share while the loop is being called, and ends only
-/// after the loop. Set `CREEL_MEET_ROUNDS` for more rounds.
+/// A job or a task occupies the worker of one share while a loop is called, and ends only after the
+/// loop. Another worker must run that share, because its unit waits for the other unit. Set
+/// `CREEL_MEET_ROUNDS` for more rounds.
 #[test]
 fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
@@ -489,7 +490,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
 }
 
 #[test]
-fn as_many_units_of_loops_in_loops_as_workers_meet() {
+fn units_of_nested_loops_meet_if_there_is_a_worker_for_each() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {

@@ -27,8 +27,8 @@ fn work(item: usize) {
     (0..turns).for_each(|_| spin_loop());
 }
 
-/// Runs a loop over a channel that gives an item only after the previous item was processed, and
-/// that ends after the last one. A loop that collects the items first would wait for ever.
+/// Runs a loop over a channel that contains an item only after the previous item was processed, and
+/// that is closed after the last one. A loop that collects the items first would wait for ever.
 fn chain(pool: &Pool, bound: usize, ordered: bool) {
     let (send, receive) = mpsc::channel();
     send.send(0).unwrap();
@@ -55,7 +55,7 @@ fn chain(pool: &Pool, bound: usize, ordered: bool) {
 }
 
 #[test]
-fn a_live_source_gives_an_item_after_the_previous_one_was_processed() {
+fn items_of_a_live_source_may_depend_on_the_previous_item() {
     for workers in [1, 2, 4] {
         for bound in [1, 2, 100] {
             for ordered in [false, true] {

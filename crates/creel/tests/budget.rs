@@ -20,7 +20,7 @@ use std::time::Duration;
 const TRIES: usize = 100_000;
 /// The maximum number of operations before the other task is polled.
 ///
-/// This is one budget. Units of it that the setup has used do not count.
+/// This is one budget. The setup may already have used a part of it, so the number can be lower.
 const BOUND: usize = 128;
 
 /// Returns how many operations the loop has done when the other task is first polled.
@@ -59,9 +59,9 @@ macro_rules! gives_way {
 }
 
 /// The loop is the future of a `block_on`, and the other task runs on the same thread. The caller
-/// borrows the slot of the worker, because the worker has not started yet.
+/// leases the worker, because the worker has not started yet.
 #[test]
-fn a_future_of_block_on() {
+fn a_loop_in_the_future_of_block_on_yields() {
     let (tx, rx) = bounded::channel(1);
     let before = pool().block_on(operations_before_another!((); {
         tx.send(1).await.unwrap();
@@ -70,12 +70,12 @@ fn a_future_of_block_on() {
     assert!(before <= BOUND, "{before}");
 }
 
-gives_way!(a_ring: let (tx, rx) = bounded::channel(1); {
+gives_way!(a_bounded_channel: let (tx, rx) = bounded::channel(1); {
     tx.send(1).await.unwrap();
     rx.recv().await.unwrap();
 });
 
-gives_way!(a_slot: let (mut tx, mut rx) = spsc::channel(); {
+gives_way!(an_spsc_channel: let (mut tx, mut rx) = spsc::channel(); {
     tx.send(1).await.unwrap();
     rx.recv().await.unwrap();
 });
@@ -92,12 +92,12 @@ gives_way!(a_closed_channel: let (_, rx) = bounded::channel::<u32>(1); {
 
 gives_way!(a_sleep_of_zero: (); time::sleep(Duration::ZERO).await);
 
-gives_way!(a_timeout_of_what_is_ready: let (tx, rx) = bounded::channel(1); {
+gives_way!(a_timeout_of_a_ready_future: let (tx, rx) = bounded::channel(1); {
     tx.try_send(1).unwrap();
     time::timeout(Duration::from_secs(3600), rx.recv()).await.unwrap().unwrap();
 });
 
-gives_way!(a_timeout_that_is_over: (); {
+gives_way!(an_expired_timeout: (); {
     time::timeout(Duration::ZERO, pending::<()>()).await.unwrap_err();
 });
 
@@ -145,7 +145,7 @@ gives_way!(a_stream: let (client, server) = {
 
 /// A loop over handles of tasks that have ended, with and without a set.
 #[test]
-fn handles() {
+fn a_loop_over_handles_yields() {
     let pool = pool();
     let spawned = || (0..1_000).map(|_| pool.spawn(async {})).collect::<Vec<_>>();
     let (mut handles, mut set) = (spawned(), JoinSet::new());

@@ -1,6 +1,7 @@
-//! The table of cancel safety in the documentation of `net`.
+//! Checks the table of cancel safety in the documentation of `net`.
 //!
-//! For each of its classes we check what a cancelled operation has done and what it has not done.
+//! For each class of operations in the table, a test cancels an operation and checks which of its
+//! effects have happened.
 
 #![cfg(all(unix, not(miri)))]
 

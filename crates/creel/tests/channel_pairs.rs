@@ -1,4 +1,4 @@
-//! The channels between plain threads, and polled by hand.
+//! Channels between plain threads, and channels whose futures the test polls itself.
 
 use creel::channel::{RecvError, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;
@@ -72,7 +72,7 @@ fn oneshot_reports_to_each_side_that_the_other_is_gone() {
 }
 
 #[test]
-fn a_message_nobody_takes_is_dropped_once() {
+fn a_message_that_is_never_received_is_dropped_once() {
     let message = Arc::new(());
     let (tx, rx) = oneshot::channel();
     tx.send(message.clone()).unwrap();
@@ -96,7 +96,7 @@ fn a_message_nobody_takes_is_dropped_once() {
 }
 
 #[test]
-fn slot_hands_over_between_threads_in_order() {
+fn spsc_delivers_between_threads_in_order() {
     let (mut tx, mut rx) = spsc::channel();
     let sender = std::thread::spawn(move || {
         for i in 0..MANY {
@@ -111,7 +111,7 @@ fn slot_hands_over_between_threads_in_order() {
 }
 
 #[test]
-fn slot_receive_is_cancel_safe() {
+fn spsc_receive_is_cancel_safe() {
     let (mut tx, mut rx) = spsc::channel();
     let (rung, waker) = bell();
     assert!(
@@ -127,7 +127,7 @@ fn slot_receive_is_cancel_safe() {
 }
 
 #[test]
-fn ring_keeps_its_bound_at_any_capacity() {
+fn bounded_channel_holds_exactly_its_capacity() {
     for capacity in [1, 2, 3, 5, 8] {
         let (tx, rx) = bounded::channel(capacity);
         for lap in 0..4 {
@@ -169,7 +169,7 @@ fn a_cancelled_receive_passes_its_wake_on() {
 }
 
 #[test]
-fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
+fn a_full_bounded_channel_wakes_its_sender_on_receive_and_on_close() {
     let (tx, rx) = bounded::channel(1);
     let (rung, waker) = bell();
     tx.try_send(1).unwrap();
@@ -201,7 +201,7 @@ fn a_full_ring_wakes_its_senders_and_closing_wakes_all() {
 }
 
 #[test]
-fn ring_many_to_many_loses_and_doubles_nothing() {
+fn bounded_channel_delivers_each_message_once_between_many_threads() {
     const EACH: u64 = 2 * MANY;
     for capacity in [1, 7, 64] {
         let (tx, rx) = bounded::channel(capacity);
@@ -243,7 +243,7 @@ fn ring_many_to_many_loses_and_doubles_nothing() {
 
 #[test]
 #[cfg_attr(miri, ignore = "the interpreter takes minutes for its panics")]
-fn a_ring_drops_all_its_messages_even_if_their_drops_panic() {
+fn a_bounded_channel_drops_all_its_messages_even_if_their_drops_panic() {
     struct Throws(Arc<AtomicUsize>);
     impl Drop for Throws {
         fn drop(&mut self) {

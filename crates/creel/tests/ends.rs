@@ -1,4 +1,4 @@
-//! The end of a pool at the same time as everything else.
+//! Pools that end while other threads spawn, wake, join and cancel tasks.
 //!
 //! Accepted tasks are run or cancelled, each future is dropped exactly once, and no thread of the
 //! pool is left.
@@ -52,9 +52,10 @@ fn a_spawn_during_the_drop_starts_no_thread_after_it() {
     bounded("spawns during drops", move || {
         for round in rounds(most) {
             let builder = Pool::builder().workers(1).wait(Wait::Park);
-            let pool = builder.name("beside").build().unwrap();
+            let pool = builder.name("late-spawn").build().unwrap();
             let alive = Arc::new(());
-            // These are idle tasks in the heap of a local scheduler whose worker has not started.
+            // The tasks below are idle, and their cells are in the heap of a local scheduler whose
+            // worker has not started.
             let waits = pool.block_on(async {
                 let mut waits = Vec::new();
                 for _ in 0..1 + round % 8 {
@@ -79,7 +80,7 @@ fn a_spawn_during_the_drop_starts_no_thread_after_it() {
                 both.wait();
                 drop(pool);
             });
-            no_thread_is_named("beside");
+            no_thread_is_named("late-spawn");
             drop(waits);
             assert_eq!(Arc::strong_count(&alive), 1);
         }
@@ -205,7 +206,7 @@ fn a_pool_dropped_on_its_own_worker_cancels_tasks_queued_there() {
 }
 
 #[test]
-fn cancelled_work_notifies_its_other_end() {
+fn a_cancelled_task_notifies_the_other_end_of_its_channel() {
     bounded("cancelled ends of channels", || {
         let pool = pool(4);
         let alive = Arc::new(());
@@ -258,7 +259,7 @@ fn cancelled_work_notifies_its_other_end() {
 }
 
 #[test]
-fn many_pools_one_after_the_other_leave_nothing() {
+fn many_pools_one_after_the_other_leave_no_thread() {
     bounded("pools made and dropped", || {
         for round in rounds(500) {
             let pool = Pool::builder().workers(1 + round % 3).name("one-of-many");

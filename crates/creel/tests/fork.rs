@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Records when it is dropped, and in which process.
+/// Panics if it is dropped in another process than the one that created it.
 struct Owned {
     _alive: Arc<()>,
     process: u32,

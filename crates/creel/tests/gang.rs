@@ -90,7 +90,7 @@ fn a_panic_releases_the_members_at_a_barrier_and_reaches_the_leader() {
             let payload = catch_unwind(AssertUnwindSafe(region)).unwrap_err();
             let text = payload.downcast::<String>().unwrap();
             assert_eq!(*text, format!("member {failing}"));
-            // The next region has whole barriers again.
+            // The barriers of the next region work again.
             gang.run(|member| member.barrier());
         }
     }
@@ -197,7 +197,8 @@ fn a_gang_may_be_dropped_by_one_of_its_own_workers_but_not_run() {
         done.send(message.downcast_ref::<&str>().map(|text| text.to_string()))
             .unwrap();
     };
-    // A worker that waits for its gang runs what another worker waits for.
+    // Worker 1 waits for regions of its gang. While it waits, it runs jobs that another worker
+    // requests from it and waits for.
     let handle = pool.handle();
     let from_worker = move || handle.run_on(1, run_and_drop).unwrap();
     pool.send_to(0, from_worker).unwrap();

@@ -41,7 +41,7 @@ fn oneshot_meets_hostile_wakers() {
 }
 
 #[test]
-fn slot_s_receiver_meets_hostile_wakers() {
+fn spsc_receiver_meets_hostile_wakers() {
     meets_all(|_| {
         let (tx, mut rx) = spsc::channel();
         let send = with(&Arc::new(Mutex::new(tx)), |tx| _ = tx.try_send(7));
@@ -54,7 +54,7 @@ fn slot_s_receiver_meets_hostile_wakers() {
 }
 
 #[test]
-fn slot_s_sender_meets_hostile_wakers() {
+fn spsc_sender_meets_hostile_wakers() {
     meets_all(|_| {
         let (mut tx, rx) = spsc::channel();
         tx.try_send(1).unwrap();
@@ -69,7 +69,7 @@ fn slot_s_sender_meets_hostile_wakers() {
 }
 
 #[test]
-fn ring_s_receiver_meets_hostile_wakers() {
+fn bounded_receiver_meets_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = bounded::channel::<u32>(4);
         let tx = Arc::new(tx);
@@ -86,7 +86,7 @@ fn ring_s_receiver_meets_hostile_wakers() {
 }
 
 #[test]
-fn ring_s_sender_meets_hostile_wakers() {
+fn bounded_sender_meets_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = bounded::channel::<u32>(2);
         while tx.try_send(1).is_ok() {}
@@ -240,7 +240,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn a_sender_s_waker_that_panics_does_not_lose_a_message() {
+fn a_panicking_waker_of_a_sender_loses_no_message() {
     let (bad, drops) = (Hostile::panics(Step::Wake), Arc::new(AtomicUsize::new(0)));
     let waker = bad.waker();
     let mut cx = Context::from_waker(&waker);
@@ -250,7 +250,7 @@ fn a_sender_s_waker_that_panics_does_not_lose_a_message() {
     assert!(tx.try_send(message()).is_ok());
     let mut second = Some(message());
     assert!(tx.poll_send(&mut cx, &mut second).is_pending());
-    assert!(rx.try_recv().is_ok(), "slot");
+    assert!(rx.try_recv().is_ok(), "spsc");
     drop((tx, rx, second));
 
     let (tx, rx) = bounded::channel(1);
@@ -274,7 +274,7 @@ fn pending<F: Future>(future: F, hostile: &Arc<Hostile>) -> Pin<Box<F>> {
 }
 
 #[test]
-fn a_token_s_waker_that_panics_costs_no_other_its_wake() {
+fn a_panicking_waker_of_a_token_does_not_keep_others_from_being_woken() {
     let token = CancellationToken::new();
     let (child, grandchild) = (token.child(), token.child().child());
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
@@ -289,7 +289,7 @@ fn a_token_s_waker_that_panics_costs_no_other_its_wake() {
 }
 
 #[test]
-fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
+fn a_guard_dropped_by_a_panic_cancels_although_a_waker_panics() {
     let token = CancellationToken::new();
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
     let waits = [&bad, &good].map(|it| pending(token.cancelled(), it));
@@ -305,7 +305,7 @@ fn a_guard_dropped_by_a_panic_cancels_in_spite_of_a_waker_that_panics() {
 }
 
 #[test]
-fn a_ring_that_is_closed_wakes_all_and_then_throws() {
+fn closing_a_bounded_channel_wakes_all_receivers_and_then_panics() {
     let (tx, rx) = bounded::channel::<u32>(2);
     let (bad, good) = (Hostile::panics(Step::Wake), Hostile::tame());
     let waits = [&bad, &good, &bad].map(|it| pending(rx.recv(), it));

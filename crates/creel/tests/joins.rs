@@ -1,5 +1,5 @@
-//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker is
-//! idle.
+//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker
+//! is idle.
 
 mod deadline;
 
@@ -69,8 +69,8 @@ fn many_threads_recurse_on_one_pool() {
     });
 }
 
-/// Counts down in a chain of joins. At the end, the first closure waits until all second closures
-/// have run.
+/// Nests `depth` joins in their first closures. The innermost first closure waits until all second
+/// closures have run.
 fn chain(pool: &Pool, depth: usize, ran: &AtomicUsize, all: usize) {
     if depth == 0 {
         while ran.load(Ordering::Acquire) < all {
@@ -117,9 +117,10 @@ fn the_leaves_of_a_recursion_meet() {
     });
 }
 
-/// After short recursions, a thread does not notify a worker of its first forks.
+/// After short recursions, a thread does not notify a worker of its first forks. The watchdog must
+/// find the fork that this join waits for.
 #[test]
-fn closures_that_wait_for_each_other_after_short_recursions() {
+fn closures_that_wait_for_each_other_after_short_recursions_make_progress() {
     for wait in [Wait::Adaptive, Wait::Park] {
         let pool = Pool::builder().workers(2).wait(wait).build().unwrap();
         bounded("joins that wait after short ones", move || {
@@ -252,7 +253,7 @@ fn results_that_panic_when_dropped_do_not_abort() {
 }
 
 #[test]
-fn joins_in_loops_in_joins_in_scopes_in_tasks_and_across_pools() {
+fn joins_can_be_nested_in_loops_scopes_tasks_and_other_pools() {
     for balance in [Balance::Fixed, Balance::Shared, Balance::Sticky] {
         let pool = Pool::builder().workers(2).balance(balance).build().unwrap();
         let other = self::pool(2);

@@ -139,7 +139,7 @@ fn the_shortest_and_longest_times_work() {
 }
 
 #[test]
-fn items_without_a_size_and_ranges_to_the_end() {
+fn loops_take_zero_sized_items_and_ranges_up_to_usize_max() {
     bounded("counts at the end of a word", || {
         let pool = pool(3);
         let throw = || resume_unwind(Box::new("at the first"));

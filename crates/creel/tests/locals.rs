@@ -17,7 +17,7 @@ use std::{
 
 type Kept = Vec<Box<dyn FnOnce()>>;
 
-/// Calls the functions that it holds, one after the other, when it is dropped.
+/// Calls the functions that it holds when it is dropped, in the order in which they were added.
 struct AtTheEnd(RefCell<Kept>);
 
 impl Drop for AtTheEnd {

@@ -60,7 +60,7 @@ fn work(pool: &Pool) {
 
 /// Each item takes the lock and runs a loop under it (the first case of rayon's issue 592).
 #[test]
-fn a_loop_under_a_lock_that_each_item_of_a_loop_takes() {
+fn items_of_a_loop_may_run_a_loop_under_a_lock() {
     bounded("loops under a lock", || {
         for pool in pools() {
             let lock = Strict::default();
@@ -71,7 +71,7 @@ fn a_loop_under_a_lock_that_each_item_of_a_loop_takes() {
 }
 
 #[test]
-fn a_join_under_a_lock_that_both_sides_of_joins_take() {
+fn sides_of_joins_may_join_under_a_lock() {
     fn halves(pool: &Pool, lock: &Strict, depth: usize) {
         lock.hold(|| _ = pool.join(|| work(pool), || work(pool)));
         if depth > 0 {
@@ -89,7 +89,7 @@ fn a_join_under_a_lock_that_both_sides_of_joins_take() {
 }
 
 #[test]
-fn a_scope_under_a_lock_that_jobs_of_another_take() {
+fn jobs_of_a_scope_may_run_a_scope_under_a_lock() {
     bounded("scopes under a lock", || {
         for pool in pools() {
             let lock = Strict::default();

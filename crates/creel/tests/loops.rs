@@ -1,5 +1,5 @@
-//! The public loop verbs: each item is visited once, results have the same bits everywhere, panics,
-//! and nesting.
+//! Tests of the loop methods. Each item is visited once, results have the same bits on any number
+//! of workers, panics reach the caller, and loops can be nested.
 
 use creel::{Balance, Pool, Wait};
 use std::{
@@ -212,11 +212,14 @@ fn a_scope_with_a_panic_waits_for_the_others() {
                         count.fetch_add(1, Ordering::Relaxed);
                     });
                 }
-                panic!("the scope's own comes first");
+                panic!("the panic of the scope's closure");
             })
         }));
         let payload = thrown.unwrap_err();
-        assert_eq!(payload.downcast_ref(), Some(&"the scope's own comes first"));
+        assert_eq!(
+            payload.downcast_ref(),
+            Some(&"the panic of the scope's closure")
+        );
         assert_eq!(count.into_inner(), 19);
         assert_eq!(pool.join(|| 1, || 2), (1, 2));
     }

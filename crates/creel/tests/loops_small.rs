@@ -12,7 +12,7 @@ use std::{
 };
 
 #[test]
-fn every_verb_once_and_a_panic_in_each() {
+fn every_verb_works_and_survives_a_panic() {
     let balances = [Balance::Sticky, Balance::Shared, Balance::Fixed];
     // Only one balance under Miri, because it takes minutes for work that otherwise takes
     // milliseconds.
@@ -103,7 +103,7 @@ fn every_verb_once_and_a_panic_in_each() {
 /// Small closures are moved to where the workers can read them. Large closures, and closures with
 /// something to drop, stay in place.
 #[test]
-fn one_closure_is_called_by_all() {
+fn all_workers_call_the_same_closure() {
     let pool = Pool::builder().workers(3).wait(Wait::Park);
     let pool = pool.balance(Balance::Fixed).build().unwrap();
     let mut tickets = [0; 9];

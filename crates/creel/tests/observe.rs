@@ -1,4 +1,4 @@
-//! The observation socket: what a pool reports to other processes, and whose commands it accepts.
+//! The observation socket: what a pool reports to other processes, and which commands it accepts.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 

@@ -60,7 +60,7 @@ impl<F: Future> Future for Alone<F> {
     }
 }
 
-/// Blocks the thread, so that the watchdog sends other workers for the tasks stranded on it.
+/// Blocks the thread, so that other workers take over the tasks that are stranded on it.
 fn block_for(micros: u64) {
     let begin = Instant::now();
     while begin.elapsed() < Duration::from_micros(micros) {
@@ -71,7 +71,7 @@ fn block_for(micros: u64) {
 /// In each pair, the sender wakes the receiver into its worker's LIFO slot and then blocks that
 /// worker. There are more workers than tasks, so some workers are always idle.
 #[test]
-fn a_task_stranded_on_a_blocked_worker_is_polled_by_one_rescuer() {
+fn a_task_stranded_on_a_blocked_worker_is_polled_by_one_thread_at_a_time() {
     let seed = match std::env::var("CREEL_ONE_POLL_SEED") {
         Ok(text) => text.parse().expect("a number"),
         Err(_) => u64::from(std::process::id()),

@@ -22,7 +22,7 @@ const WAITS: [Wait; 3] = [
 ];
 
 #[test]
-fn a_slot_keeps_its_thread_and_slots_differ() {
+fn a_worker_keeps_its_thread_and_threads_differ() {
     for wait in WAITS {
         let pool = pool(3, wait);
         let first: Vec<ThreadId> = pool.broadcast(|_| thread::current().id());
@@ -209,8 +209,8 @@ fn the_watchdog_of_an_idle_pool_stops() {
         let slept = pools
             .each_ref()
             .map(|pool| pool.spawn(async move { sleeps().await }));
-        // The other pool awaits this task, so the last thing that a pool does is done by its own
-        // workers.
+        // We await the task in `block_on` of the other pool, so that this thread runs no work of
+        // its pool. The last work of a pool is then done by its own workers.
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
@@ -239,8 +239,8 @@ fn a_worker_asleep_in_the_poller_does_not_keep_the_watchdog_awake() {
     }
 }
 
-/// Returns whether the pools' workers stop waking up within a few seconds. A watchdog wakes up
-/// every millisecond.
+/// Returns whether the workers of all pools stop waking up within ten seconds. A watchdog would
+/// wake up every millisecond.
 fn becomes_idle<const N: usize>(pools: &[Pool; N]) -> bool {
     let parks = |pool: &Pool| pool.stats().workers.iter().map(|w| w.parks).sum::<u64>();
     let looks = || pools.each_ref().map(parks);
@@ -283,7 +283,7 @@ fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
     let first = acquire(1).unwrap();
     let clone = Pool::clone(&first);
     drop(first);
-    assert!(acquire(2).is_err(), "a second pool of the name was made");
+    assert!(acquire(2).is_err(), "a second pool got the same name");
     let again = acquire(1).unwrap();
     drop(clone);
     assert_eq!(again.run_on(0, || 7).unwrap(), 7);

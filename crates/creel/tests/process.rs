@@ -63,7 +63,7 @@ fn children_report_how_they_ended() {
         let id = child.id().unwrap();
         assert_eq!(child.wait().await.unwrap().code(), Some(3));
         assert!(!exists(id));
-        // It can be asked again.
+        // A second wait returns the same status.
         assert_eq!(child.wait().await.unwrap().code(), Some(3));
         assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(3));
         assert_eq!(child.id(), None);
@@ -173,7 +173,7 @@ fn a_dropped_child_is_killed_if_that_was_asked_for() {
 }
 
 #[test]
-fn a_dropped_child_continues_and_leaves_no_zombie_behind_the_next_one() {
+fn a_dropped_child_continues_and_a_later_child_collects_its_zombie() {
     let pool = pool(1);
     let child = endless().spawn().unwrap();
     pool.block_on(started(&child));

@@ -46,7 +46,7 @@ fn alone(test: &str, f: impl FnOnce()) {
     let mut text = String::new();
     let mut stdout = process.stdout.take().unwrap();
     stdout.read_to_string(&mut text).unwrap();
-    // A process that finds no test of this name succeeds too.
+    // A process that finds no test of this name also succeeds, so we check its output.
     assert!(text.contains("1 passed"), "{test}: {status}: {text}");
 }
 
@@ -229,7 +229,8 @@ fn a_worker_to_be_removed_stays_until_it_can_be_replaced() {
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));
                 pool.resize(1).unwrap();
-                // Now or later, each worker finds out whether it may end.
+                // Each worker checks, sooner or later, whether it may end. We give them time to do
+                // so.
                 thread::sleep(Duration::from_millis(50));
                 allow_threads();
                 block_on(waits).unwrap().unwrap_err();

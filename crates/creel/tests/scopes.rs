@@ -59,8 +59,8 @@ fn jobs_may_spawn_jobs_on_any_thread() {
 #[test]
 fn a_job_that_waits_for_a_later_one_does_not_hold_up_the_jobs_in_between() {
     bounded("the scope", || {
-        // One thread blocks in the first job of its batch. The other jobs of the batch, and those
-        // that come later, are run by the others.
+        // One thread blocks in the first job of its batch. Other threads must run the rest of the
+        // batch, and the jobs that come later.
         let pool = pool(2);
         for late in [1, 2, 7, 31, 32, 33, 63, 199] {
             let (send, receive) = mpsc::channel();
@@ -83,7 +83,7 @@ fn a_job_that_waits_for_a_later_one_does_not_hold_up_the_jobs_in_between() {
 }
 
 #[test]
-fn as_many_jobs_as_threads_meet() {
+fn jobs_meet_if_there_is_a_thread_for_each() {
     bounded("the scope", || {
         for threads in [2, 4, 9] {
             // The caller counts as worker 0.

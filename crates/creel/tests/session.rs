@@ -97,7 +97,10 @@ fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
             inner.run_on(0, mask).unwrap()
         })
         .unwrap();
-    assert_eq!(inner, world, "a worker does not inherit its starter's slot");
+    assert_eq!(
+        inner, world,
+        "the worker inherited the mask of the thread that started it"
+    );
     let inner = pool.session(|_| {
         let inner = Pool::builder().workers(1).wait(Wait::Park).build().unwrap();
         inner.run_on(0, mask).unwrap()

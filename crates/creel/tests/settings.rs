@@ -1,5 +1,5 @@
-//! Settings that no pool can have are rejected where they are made. Small methods of a pool are
-//! tested here as well.
+//! Settings that no pool can have are rejected by the call that sets them or by `build`. This file
+//! also tests small methods of a pool.
 
 #![cfg(not(miri))]
 

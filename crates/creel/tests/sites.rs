@@ -28,7 +28,8 @@ fn is_shared(pool: &Pool) -> bool {
     blocks() - before > 1
 }
 
-/// Parked workers are never left out because other programs use the CPUs.
+/// Returns a pool with `Wait::Park`. On such a pool, a loop uses all workers even if other programs
+/// use the CPUs.
 fn pool() -> Pool {
     let builder = Pool::builder().workers(4).wait(Wait::Park);
     builder.build().unwrap()

@@ -29,7 +29,7 @@ fn number(variable: &str, default: u64) -> u64 {
     text.map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Ends the process if no further round completes.
+/// Starts a thread that ends the process if no round completes for 30 s.
 fn watchdog(rounds: &Arc<AtomicU64>) {
     let rounds = rounds.clone();
     std::thread::spawn(move || {
@@ -159,13 +159,13 @@ fn soak(name: &str) {
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "it takes minutes"]
 fn soak_on_every_cpu() {
     soak("every CPU");
 }
 
 #[test]
-#[ignore = "minutes"]
+#[ignore = "it takes minutes"]
 fn soak_on_one_cpu() {
     std::thread::spawn(|| {
         let first = affinity::current().unwrap().first().unwrap();

@@ -16,7 +16,7 @@ type Job = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Stack {
     jobs: Mutex<Vec<Job>>,
-    /// The number of jobs, `SeqCst`.
+    /// The number of jobs. All accesses are `SeqCst`.
     len: AtomicUsize,
 }
 
@@ -127,7 +127,7 @@ fn a_join_whose_stolen_side_waits_for_a_job_makes_progress() {
 }
 
 #[test]
-fn a_pool_ends_although_a_thread_was_never_run() {
+fn a_pool_ends_although_a_requested_thread_never_ran() {
     let start = |_| Ok(());
     let pool = Pool::builder().workers(2).start_threads_with(start);
     let pool = pool.build().unwrap();
@@ -168,8 +168,9 @@ fn a_sent_closure_that_panics_inside_a_wait_ends_the_process() {
     );
 }
 
-/// Worker 0 waits for the second closure of a join, which worker 1 has taken. In the meantime, it
-/// runs a closure that panics. If it unwound, the join would end while worker 1 uses its stack.
+/// Worker 0 waits for the second closure of a join, which worker 1 has taken. While it waits, it
+/// runs a sent closure that panics. If this panic unwound the stack of worker 0, the join would end
+/// while worker 1 still uses that stack.
 fn panic_in_the_wait_of_a_join() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let taken = AtomicBool::new(false);

@@ -27,7 +27,7 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Returns the two ends of a TCP connection, the first of them as a socket of `std`.
+/// Returns the two ends of a TCP connection. The first end is a socket of `std`.
 async fn tcp() -> (std::net::TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let other = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -48,7 +48,7 @@ async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
 /// A short read means that there is no more data for now. The end of the stream must still be seen,
 /// whether it comes with the last bytes or after them.
 #[test]
-fn the_end_is_seen_whenever_it_comes() {
+fn a_stream_sees_its_end_with_or_after_the_last_bytes() {
     for workers in [1, 2] {
         let pool = pool(workers);
         for round in 0..200 {
@@ -98,7 +98,7 @@ fn a_connection_reset_is_an_error_and_does_not_wait() {
 }
 
 #[test]
-fn vectored_reads_and_uninitialized_memory() {
+fn vectored_reads_and_reads_into_uninitialized_memory_work() {
     let pool = pool(1);
     pool.block_on(async {
         let (mut other, stream) = tcp().await;
@@ -211,7 +211,7 @@ fn unix_datagrams_wait_for_buffer_space() {
 }
 
 #[test]
-fn a_name_is_looked_up_elsewhere() {
+fn host_names_are_looked_up() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let pool = pool(1);
@@ -243,7 +243,7 @@ fn blocking_calls_run_concurrently_and_return_their_panics() {
         assert_eq!(sum, 49 * 50 / 2);
         let thrown = task::spawn(creel::blocking(|| panic!("in a call"))).await;
         let Err(JoinError::Panicked(panic)) = thrown else {
-            panic!("it is thrown where it is awaited");
+            panic!("the panic does not reach the task that awaits the call");
         };
         assert_eq!(panic.message(), Some("in a call"));
     });
@@ -396,7 +396,7 @@ fn a_sender_to_a_full_queue_sleeps() {
             socket.send_to(&number.to_le_bytes(), &to).await.unwrap();
         }
     });
-    // The queue belongs to the kernel, and is much shorter.
+    // The kernel's queue is much shorter than the number of datagrams, so the sender must sleep.
     let full = || pool.stats().workers[0].parks > 3;
     while !full() {
         std::thread::yield_now();

@@ -28,7 +28,7 @@ fn soon<T>(receiver: &mpsc::Receiver<T>) -> T {
         .expect("no message arrived in time")
 }
 
-/// A future that counts itself while it is alive.
+/// A future that is never ready. The count of its `Arc` shows whether the future is alive.
 struct Counted(Arc<()>);
 
 impl Future for Counted {
@@ -39,7 +39,7 @@ impl Future for Counted {
     }
 }
 
-/// Gives its waker away, then waits forever.
+/// A future that sends its waker through a channel, and then waits forever.
 struct GiveWaker(mpsc::Sender<Waker>);
 
 impl Future for GiveWaker {
@@ -50,7 +50,7 @@ impl Future for GiveWaker {
     }
 }
 
-/// Panics at the chosen places.
+/// A future that panics in its poll, in its drop, or in both.
 struct Bomb {
     in_poll: bool,
     in_drop: bool,
@@ -374,7 +374,7 @@ fn a_task_behind_a_blocked_worker_is_rescued() {
             rx.await.unwrap();
             ran.send(()).unwrap();
         });
-        // The task must be idle before the blocking task begins.
+        // The task must have been polled once and be idle before the blocking task begins.
         while pool.stats().tasks.polls == 0 {
             std::thread::yield_now();
         }
@@ -403,7 +403,8 @@ fn a_task_that_yields_for_ever_starves_nobody() {
             yield_now().await;
         }
     });
-    // The work comes from outside, bound to a worker, and as an inbox job.
+    // Three kinds of work must run: a task from outside, a task that is bound to a worker, and an
+    // inbox job.
     pool.block_on(pool.spawn_on(0, async {})).unwrap();
     assert_eq!(pool.run_on(0, || 1).unwrap(), 1);
     let stopper = stop.clone();
@@ -439,7 +440,7 @@ fn two_tasks_that_wake_each_other_starve_nobody() {
 }
 
 #[test]
-fn resizing_under_tasks_loses_none() {
+fn a_resize_loses_no_task() {
     let pool = pool(1);
     let done = Arc::new(AtomicUsize::new(0));
     let tasks: Vec<_> = (0..200 / FEWER)
@@ -506,7 +507,7 @@ fn a_drop_may_spawn() {
 }
 
 #[test]
-fn a_slot_with_bound_tasks_is_listed_until_they_end() {
+fn a_worker_with_bound_tasks_is_listed_until_they_end() {
     let pool = pool(3);
     let (tx, rx) = oneshot::channel();
     let bound = pool.spawn_on(2, async { rx.await.unwrap() });
@@ -613,9 +614,9 @@ fn a_century_on_a_seeded_pool_takes_no_time() {
 }
 
 #[test]
-fn futures_are_cancelled_at_every_await() {
-    // For every `k`, drops a mixed future after `k` polls, together with everything it was
-    // connected to.
+fn a_receiver_is_cancelled_at_every_await() {
+    // For every `k`, runs a sender and a receiver for about `k` turns. Then it cancels the
+    // receiver, and the sender must end.
     for k in (0..60).step_by(FEWER) {
         let pool = Pool::seeded(k as u64);
         let (tx, rx) = bounded::channel(1);
@@ -637,8 +638,8 @@ fn futures_are_cancelled_at_every_await() {
             for _ in 0..k {
                 yield_now().await;
             }
-            drop(receives);
-            let _ = sends.await;
+            drop(receives.abort_on_drop());
+            sends.await.expect("the sender ends without its receiver");
         });
         let stats = pool.stats().tasks;
         drop(pool);
@@ -665,7 +666,8 @@ fn outputs_and_futures_of_any_size_and_alignment_compile() {
         [kept; 2]
     });
     assert_eq!(pool.block_on(both).unwrap()[1][39_999], 1);
-    // The futures are dropped by the worker, by a cancel, and because nobody joins the task.
+    // Nobody joins the first task, so its output is dropped. The second future is dropped by a
+    // cancel.
     let alive = Arc::new(());
     let guard = alive.clone();
     drop(pool.spawn(async move { (guard, [0_u8; 50_000]) }));

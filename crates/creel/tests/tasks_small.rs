@@ -20,10 +20,10 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// A channel that a worker creates is allocated in that worker's heap.
+/// A channel that a worker creates comes from that worker's heap.
 ///
-/// The memory that it leaves there may be uninitialized. Here this is the whole slot of a message
-/// that was never sent, and its alignment puts it first in the block.
+/// When the channel is freed, its block may contain uninitialized memory. Here, this is the place
+/// for a message that was never sent. Its alignment puts the place at the beginning of the block.
 #[test]
 fn a_freed_block_is_reused_whatever_it_contained() {
     #[repr(align(16))]
@@ -60,7 +60,7 @@ fn a_freed_block_is_reused_whatever_it_contained() {
 }
 
 #[test]
-fn tasks_end_in_each_of_the_ways() {
+fn tasks_end_in_every_possible_way() {
     let pool = pool(2);
     let alive = Arc::new(());
     let (guard, other) = (Arc::clone(&alive), Arc::clone(&alive));

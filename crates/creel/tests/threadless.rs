@@ -151,7 +151,7 @@ fn a_pool_that_ends_drops_its_tasks() {
     }
 }
 
-/// A seeded pool has a clock that jumps.
+/// The hour of sleep takes no time, because the clock of a seeded pool jumps to the next timer.
 #[test]
 fn the_same_seed_gives_the_same_order() {
     let run = |seed| {

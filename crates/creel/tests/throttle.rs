@@ -145,7 +145,7 @@ fn a_reaction_reads_all_data_in_a_socket() {
             for _ in 0..burst {
                 comes
                     .recv_timeout(60_000 * MS)
-                    .expect("in the same quantum");
+                    .expect("the datagram is read in the same quantum");
             }
         }
     }
@@ -175,7 +175,7 @@ fn a_reaction_serves_all_sockets() {
             for _ in to {
                 comes
                     .recv_timeout(60_000 * MS)
-                    .expect("in the same quantum");
+                    .expect("the datagram is read in the same quantum");
             }
         }
     }

@@ -1,13 +1,18 @@
-//! What can be kept of the house's order by a machine: who imports whom, how long a file is, that
-//! each says why it exists.
+//! Checks the rules of the project that a program can check:
+//!
+//! - A file of the runtime imports only from its own layer and from the layers below it.
+//! - Each file of the runtime is short, and begins with a comment about its purpose.
+//! - Comments and documents are written in plain English.
+//! - Names that we have replaced do not come back.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-/// The layers of the crate, the lowest first: a folder, and those it may import from beside its own
-/// and `sync`. `loops/protocol` is below the pool, the rest of `loops` above it.
+/// The layers of the crate. Each entry has a folder or file, and the layers that it may import
+/// from, in addition to itself and `sync`. For example, `task` may import from `worker` and `time`.
+/// `loops/protocol` is a layer below the pool, and the rest of `loops` is above the pool.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("sync", &[]),
     ("blocking", &["worker"]),
@@ -23,7 +28,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("loops", &["worker", "pool", "loops/protocol"]),
 ];
 
-/// Lines of a file at most, without its tests.
+/// The maximum number of lines of code of a file, without comments and unit tests.
 const LINES_MAX: usize = 600;
 
 fn source() -> PathBuf {
@@ -41,7 +46,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Each file with its place below `src`, but for the root, the tests and the models.
+/// Returns the path below `src` and the text of each source file. We leave out the crate root,
+/// files with tests, and the models.
 fn all_files() -> Vec<(String, String)> {
     let mut paths = Vec::new();
     files(&source(), &mut paths);
@@ -59,7 +65,7 @@ fn all_files() -> Vec<(String, String)> {
         .collect()
 }
 
-/// A file's code without comments and unit tests.
+/// Returns the code of a file without comments and unit tests.
 fn code(text: &str) -> String {
     let shipped = text.split("#[cfg(test)]\nmod").next().unwrap_or("");
     let shipped = shipped.split("#[cfg(all(test").next().unwrap_or("");
@@ -70,7 +76,8 @@ fn code(text: &str) -> String {
         .collect()
 }
 
-/// The layer of a place or a path in the crate; none of the crate's root.
+/// Returns the layer of a file below `src` or of an imported path. The result is `None` for items
+/// of the crate root.
 fn layer(path: &str) -> Option<&'static str> {
     let of = |name: &&str| {
         let rest = path.strip_prefix(*name);
@@ -80,7 +87,9 @@ fn layer(path: &str) -> Option<&'static str> {
     names.filter(of).max_by_key(|name| name.len())
 }
 
-/// The paths that follow each `crate::` in a piece of code, as far as the first list in them.
+/// Returns the path after each `crate::` in the code, with `/` instead of `::`. If a path contains
+/// a list in braces, it is cut before the list. If the list follows `crate::` directly, each of its
+/// entries is a path.
 fn imports(code: &str) -> Vec<String> {
     let word = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let path = |text: &str| {
@@ -88,7 +97,7 @@ fn imports(code: &str) -> Vec<String> {
         text[..end].replace("::", "/")
     };
     let mut found = Vec::new();
-    // It says who may see an item.
+    // This declares the visibility of an item and is not an import.
     let code = code.replace("pub(in crate::", "pub(in ");
     for rest in code.split("crate::").skip(1) {
         let Some(list) = rest.strip_prefix('{') else {
@@ -117,7 +126,7 @@ fn imports(code: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_parser_finds_what_is_imported() {
+fn the_parser_finds_imports() {
     let code = "use crate::{\n a::{b, c},\n loops::protocol::{Protocol, call::Call},\n};\nuse crate::x::Y; crate::z()";
     assert_eq!(imports(code), ["a/", "loops/protocol/", "x/Y", "z"]);
     assert_eq!(layer("loops/protocol/"), Some("loops/protocol"));
@@ -130,10 +139,10 @@ fn the_parser_finds_what_is_imported() {
 fn no_file_imports_from_a_layer_above() {
     let mut wrong = Vec::new();
     let all = all_files();
-    assert!(all.len() > 60, "the source is here");
+    assert!(all.len() > 60, "found only {} source files", all.len());
     for (place, text) in &all {
         let Some(own) = layer(place) else {
-            wrong.push(format!("{place}: in no layer"));
+            wrong.push(format!("{place} is in no layer. Add it to LAYERS"));
             continue;
         };
         let (_, below) = LAYERS.iter().find(|(name, _)| *name == own).unwrap();
@@ -143,9 +152,11 @@ fn no_file_imports_from_a_layer_above() {
             layer(path)
                 .is_none_or(|layer| layer != own && layer != "sync" && !below.contains(&layer))
         });
-        wrong.extend(strangers.map(|path| format!("{place} imports {path}")));
+        wrong.extend(
+            strangers.map(|path| format!("{place} imports {path}, which is in no layer below it")),
+        );
         if reaches_out {
-            wrong.push(format!("{place} imports from loops"));
+            wrong.push(format!("{place} imports from loops, which is above it"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -156,18 +167,22 @@ fn each_file_says_why_it_exists_and_is_short() {
     let mut wrong = Vec::new();
     for (place, text) in all_files() {
         if !text.starts_with("//!") {
-            wrong.push(format!("{place} does not begin with what it is for"));
+            wrong.push(format!(
+                "{place} does not begin with a comment (//!) about its purpose"
+            ));
         }
         let lines = code(&text).lines().count();
         if lines > LINES_MAX {
-            wrong.push(format!("{place} has {lines} lines of code"));
+            wrong.push(format!(
+                "{place} has {lines} lines of code, and {LINES_MAX} are allowed"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A waker is code of the program, which must not run under a lock or in the middle of an update:
-/// `worker/stored_waker.rs` says how it is kept.
+/// Cloning a waker runs code of the program, which must not run under a lock or in the middle of an
+/// update. `worker/stored_waker.rs` describes how the runtime stores wakers instead.
 #[test]
 fn wakers_are_cloned_in_one_file() {
     let mut wrong = Vec::new();
@@ -181,11 +196,12 @@ fn wakers_are_cloned_in_one_file() {
     assert!(wrong.is_empty(), "use StoredWaker in {wrong:?}");
 }
 
-/// Words that make text hard to read, as a share of all words of comments and Markdown. A newcomer
-/// has to translate them first, so we write the field's own words (CONTRIBUTING.md).
+/// The maximum number of occurrences of a discouraged word per 1,000 words of comments and
+/// Markdown. We discourage words that a newcomer first has to translate, and use the terms of the
+/// field instead (CONTRIBUTING.md).
 const PER_1000_WORDS_MAX: f64 = 0.1;
 
-/// The folders with text that we write.
+/// The folders whose comments and documents we check.
 const TEXT: [&str; 4] = ["apps", "crates", "docs", "packages"];
 
 fn text_files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -202,7 +218,8 @@ fn text_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of prose of a file: its comments, or all of a Markdown file, without code blocks.
+/// Returns the lines of prose of a file, without code blocks. These are the comments of a Rust
+/// file, and all lines of a Markdown file.
 fn prose(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap();
     let is_rust = path.extension().is_some_and(|end| end == "rs");
@@ -227,7 +244,8 @@ fn prose(path: &Path) -> Vec<String> {
     text.lines().filter_map(line).collect()
 }
 
-/// What is wrong with a line, with the words that are.
+/// Returns the discouraged patterns that a line contains, by the names that
+/// `comments_and_documents_are_plain_english` uses.
 fn unclear(line: &str) -> Vec<&'static str> {
     let words: Vec<&str> = line
         .split(|c: char| !c.is_alphanumeric() && c != '\'')
@@ -256,7 +274,7 @@ fn unclear(line: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn the_language_check_finds_what_it_should() {
+fn the_language_check_finds_each_pattern() {
     assert_eq!(
         unclear("Who waits is told of it."),
         ["told", "who without a noun"]
@@ -283,7 +301,7 @@ fn comments_and_documents_are_plain_english() {
         .for_each(|folder| text_files(&root.join(folder), &mut paths));
     let (mut words, mut hits) = (0, Vec::new());
     for path in paths {
-        // The names of the words are in here.
+        // This file contains the words as examples.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }
@@ -293,7 +311,7 @@ fn comments_and_documents_are_plain_english() {
             hits.extend(wrong.iter().map(|what| format!("{what}: {line}")));
         }
     }
-    assert!(words > 100_000, "the text is here: {words} words");
+    assert!(words > 100_000, "found only {words} words of text");
     for kind in ["told", "beside", "so many", "who without a noun"] {
         let of_kind = || hits.iter().filter(|hit| hit.starts_with(kind));
         let share = 1000.0 * of_kind().count() as f64 / words as f64;
@@ -305,7 +323,7 @@ fn comments_and_documents_are_plain_english() {
     }
 }
 
-/// Names that were replaced by the field's own, as identifiers of the runtime.
+/// Identifiers of the runtime that we have replaced by terms of the field. They must not come back.
 const FORMER_NAMES: [&str; 35] = [
     "Seat",
     "Seats",
@@ -345,7 +363,7 @@ const FORMER_NAMES: [&str; 35] = [
 ];
 
 #[test]
-fn former_names_stay_away() {
+fn replaced_names_do_not_come_back() {
     let mut found = Vec::new();
     let mut paths = Vec::new();
     for folder in ["src", "tests", "examples"] {
@@ -361,9 +379,9 @@ fn former_names_stay_away() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Words that are not part of any identifier, in no crate, program, test or example of the
-/// documentation. Each was replaced by the field's own word. We leave out words that are also used
-/// in their ordinary meaning, such as `call` or `note`.
+/// Words that we have replaced by terms of the field. No identifier may contain one of them. This
+/// holds for crates, programs, tests, and the examples in the documentation. The list leaves out
+/// words that we also use in their ordinary meaning, such as `call` or `note`.
 const FORMER_WORDS: [&str; 28] = [
     "told",
     "tell",
@@ -395,7 +413,8 @@ const FORMER_WORDS: [&str; 28] = [
     "yardstick",
 ];
 
-/// Where such a word stays: the end of a path, the word, and the reason.
+/// The exceptions to [`FORMER_WORDS`]. Each entry has the end of a path, the word that files with
+/// this path may contain, and the reason.
 const FORMER_WORDS_KEPT: [(&str, &str, &str); 9] = [
     ("protocol/forks.rs", "guest", GUEST),
     ("protocol/forks.rs", "guests", GUEST),
@@ -417,7 +436,7 @@ const FORMER_WORDS_KEPT: [(&str, &str, &str); 9] = [
 ];
 const GUEST: &str =
     "a thread from outside that borrows a forker; it was a caller of block_on before";
-const PATIENCE: &str = "how long a thief waits, which is no time-out";
+const PATIENCE: &str = "how long a thief waits before it gives up, which is not a time-out";
 
 /// Returns the words of an identifier. For example, `was_told` and `WasTold` both have the words
 /// `was` and `told`.
@@ -437,8 +456,9 @@ fn words_of(identifier: &str) -> Vec<String> {
     words
 }
 
-/// The code of a Rust file with its tests and the code blocks of its documentation, but without
-/// comments and strings. The keys of a JSON schema.
+/// Returns the identifiers of a file. For a Rust file, these are the words of its code, its tests
+/// and the code blocks of its documentation, but not of its comments and strings. For a JSON
+/// schema, they are the keys.
 fn identifiers(path: &Path, text: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let split = |code: &str| -> Vec<String> {
@@ -469,7 +489,7 @@ fn identifiers(path: &Path, text: &str) -> Vec<String> {
             }
         };
         let code = code.split("//").next().unwrap_or("");
-        // Every second part is inside quotes.
+        // The parts with an even index are outside of quotes.
         for part in code.split('"').step_by(2) {
             found.extend(split(part));
         }
@@ -493,7 +513,7 @@ fn the_words_of_identifiers_are_found() {
 }
 
 #[test]
-fn former_words_are_in_no_identifier() {
+fn identifiers_contain_no_replaced_words() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !root.join("CONTRIBUTING.md").is_file() {
         eprintln!("skipped: not in the repository");
@@ -507,10 +527,10 @@ fn former_words_are_in_no_identifier() {
     paths.retain(|path| path.extension().is_some_and(|end| end == "rs"));
     let schemas = fs::read_dir(root.join("docs/schema")).unwrap();
     paths.extend(schemas.map(|entry| entry.unwrap().path()));
-    assert!(paths.len() > 500, "the source is here: {}", paths.len());
+    assert!(paths.len() > 500, "found only {} files", paths.len());
     let mut found = Vec::new();
     for path in paths {
-        // The words are in here.
+        // This file contains the words in its list.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }

@@ -1,6 +1,7 @@
-//! The loop verbs compared with the standard library on one thread.
+//! The loop verbs, which are the loop methods of `Pool`, compared with the standard library on one
+//! thread.
 //!
-//! They must have the same outcome at any number of workers and under each balance, and report
+//! The verbs must have the same outcome at any number of workers and under each balance, and report
 //! clearly if arguments do not fit together.
 
 mod deadline;
@@ -70,7 +71,7 @@ fn ranges_cover_each_index_once_and_name_their_worker() {
 }
 
 #[test]
-fn eight_inputs_together_and_anything_that_borrows_a_slice() {
+fn loops_take_eight_inputs_and_everything_that_borrows_a_slice() {
     for pool in pools() {
         for &len in LENGTHS {
             let (mut a, mut b, c) = (vec![0; len], vec![0; len], vec![2; len]);
@@ -129,7 +130,7 @@ fn lengths_that_differ_are_named() {
 }
 
 #[test]
-fn chunks_together_with_an_outbox() {
+fn chunks_and_an_outbox_can_be_visited_together() {
     for pool in pools() {
         for &len in LENGTHS {
             for chunk in [1, 3, len.max(1), usize::MAX] {
@@ -355,7 +356,8 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
         };
         pool.sort_by(&mut items.clone(), compare);
         let all = compared.swap(0, Relaxed);
-        // The panic comes in the sorts of the pieces, and in the merges, which come last.
+        // Depending on `bad`, the panic happens while the pieces are sorted or while they are
+        // merged. The merges come last.
         for bad in [0, all / 2, all - len, all - len / 2, all - len / 8, all - 1] {
             compared.store(0, Relaxed);
             let mut sorted = items.clone();
@@ -365,8 +367,8 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
                     compare(a, b)
                 });
             }));
-            // Comparisons of other threads count as well, so the panic may happen without being
-            // seen here.
+            // Other threads count at the same time, so it can happen that no comparison sees
+            // exactly `bad` and nothing panics. We accept both outcomes.
             drop(thrown);
             whole(sorted);
             if cfg!(miri) {
@@ -384,7 +386,7 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
 }
 
 #[test]
-fn a_panic_in_each_drops_each_result_once() {
+fn a_panic_in_any_verb_drops_each_result_once() {
     for pool in pools() {
         let alive = std::sync::Arc::new(());
         let len = if cfg!(miri) { 9 } else { 300 };
@@ -432,9 +434,6 @@ fn a_panic_in_each_drops_each_result_once() {
     }
 }
 
-/// `Scratch` and an outbox have no length, so a loop over nothing else does not compile. The values
-/// that they give out must not outlive a visit. See the `compile_fail` examples of
-/// `loops/compile_fail.rs`.
 #[test]
 fn a_view_and_a_handle_have_the_same_verbs() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
@@ -524,7 +523,8 @@ fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
             }
         });
     };
-    // By chance the count would be 20 of 40. On a busy machine a worker may be late for a while.
+    // Without the hint, 20 of the 40 jobs would run there by chance. On a busy machine a worker may
+    // be late, so we repeat this until 30 of 40 jobs ran near their worker, or for a minute.
     let begin = Instant::now();
     let most = std::iter::repeat_with(|| {
         there.store(0, Relaxed);

@@ -56,10 +56,10 @@ fn command(name: &str, folder: &Folder) -> Option<Command> {
 }
 
 impl Server {
-    /// Returns `None` if PostgreSQL is not installed.
+    /// Starts a server. Returns `None` if PostgreSQL is not installed.
     fn start(name: &str) -> Option<Server> {
         let folder = Folder::new(name);
-        // The server's user creates its files in it.
+        // The server runs as another user, which creates its files in this folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let data = folder.path().join("data");
         let log = File::create(folder.path().join("log")).unwrap();
@@ -111,7 +111,7 @@ impl Server {
     }
 }
 
-/// The log of a server.
+/// Returns the log of a server.
 fn text(folder: &Path) -> String {
     fs::read_to_string(folder.join("log")).unwrap_or_default()
 }

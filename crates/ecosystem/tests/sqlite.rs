@@ -65,7 +65,7 @@ fn tasks_share_a_file_and_its_connections() {
             titles.sort();
             titles.dedup();
             assert_eq!(titles.len(), TASKS as usize);
-            // A stream of rows.
+            // sqlx can also return the rows as a stream.
             let mut rows = sqlx::query_scalar::<_, i64>("SELECT id FROM songs").fetch(&db);
             let mut sum = 0;
             while let Some(id) = rows.try_next().await? {

@@ -19,7 +19,7 @@ fn pool(threads: usize) -> ThreadPool {
 }
 
 #[test]
-fn the_maximum_is_creels() {
+fn the_maximum_number_of_threads_is_that_of_creel() {
     let max = rayon_core::max_num_threads();
     let creel = |workers| creel::Pool::builder().workers(workers).build();
     assert!(creel(max).is_ok());

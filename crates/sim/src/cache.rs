@@ -32,7 +32,8 @@ pub(crate) enum Access {
     Exchange,
 }
 
-/// The number of cores that a set of sharers holds.
+/// The maximum number of cores of a machine. A line has one bit per core, which says whether the
+/// core shares the line.
 pub(crate) const CORES_MAX: usize = 512;
 
 #[derive(Clone, Copy, Default)]
@@ -129,8 +130,9 @@ impl Cache {
         }
     }
 
-    /// Makes an access by PU `pu` of `core` that is issued at `issued` and begins at `now`, because
-    /// earlier stores of the core are complete then. Returns the time when it is complete.
+    /// Makes an access by PU `pu` of `core`, and returns the time when the access is complete. The
+    /// thread issues it at `issued`. The access begins at `now`, which is later if it has to wait
+    /// for earlier stores of the core or for a prefetched line.
     pub(crate) fn access(
         &mut self,
         at: usize,

@@ -263,7 +263,8 @@ impl State {
         self.events.push(Reverse((at, self.sequence, event)));
     }
 
-    /// The generator is SplitMix64 by Steele, Lea and Flood (OOPSLA 2014).
+    /// Returns the next random number. The generator is SplitMix64 by Steele, Lea and Flood (OOPSLA
+    /// 2014).
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -47,7 +47,8 @@ pub struct Costs {
     pub other_package: u64,
     /// A load from memory.
     pub memory: u64,
-    /// The time for which a line is busy when it serves a reader and is already shared.
+    /// The time for which a line that several cores share is busy while it serves one more reader.
+    /// The next reader has to wait for that time.
     pub read_gap: u64,
     /// The number of lines that a core fetches at the same time while it streams.
     pub streams: u64,
@@ -65,7 +66,8 @@ pub struct Costs {
     pub idle_exit: u64,
     /// The idle time after which a PU enters a deep state.
     pub deep_after: u64,
-    /// Replaces `idle_exit` for a PU in a deep state.
+    /// The time from the end of the wake until the thread runs, on a PU in a deep state. It is used
+    /// instead of `idle_exit`.
     pub deep_exit: u64,
     /// A switch from one thread to another on the same PU.
     pub switch: u64,
@@ -75,7 +77,8 @@ pub struct Costs {
     pub timer: u64,
     /// The time for which a thread runs before others on the same PU have a turn.
     pub quantum: u64,
-    /// The speed of a hardware thread whose sibling is busy, in percent.
+    /// The speed of a hardware thread whose sibling is busy, in percent of its speed while the
+    /// sibling is idle.
     pub smt_percent: u64,
 }
 

@@ -17,7 +17,8 @@ pub struct Waited {
     pub lines: usize,
     /// The time in nanoseconds for which threads waited, or which a buffered store took.
     pub ns: u64,
-    /// The part of it in the first thread.
+    /// The part of `ns` that the first thread of the simulation spent. In the curves, this thread
+    /// is the caller.
     pub first_ns: u64,
 }
 
@@ -56,8 +57,8 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Vec<Waited>) {
     (result, all)
 }
 
-/// Runs `f`, and makes the profile contain only the steps that are made in the meantime. If you
-/// call it several times, only the last time counts.
+/// Runs `f`, and restricts the profile to the steps that are made while `f` runs. If you call this
+/// function several times, the profile contains the last call only.
 pub fn profile_only<R>(f: impl FnOnce() -> R) -> R {
     COUNTS.with_borrow_mut(|counts| {
         if let Some(counts) = counts {

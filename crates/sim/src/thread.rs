@@ -40,15 +40,13 @@ impl<T> std::fmt::Debug for JoinHandle<T> {
 }
 
 impl<T> JoinHandle<T> {
-    /// Waits for the end of the thread, and returns its result.
+    /// Waits for the end of the thread, and returns its result. Outside a simulation, the thread
+    /// must have ended already. Otherwise this never returns, because nothing runs the thread
+    /// there.
     ///
     /// # Errors
     ///
     /// Returns the payload if the thread panicked.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside a simulation.
     pub fn join(self) -> Result<T> {
         while self.packet.done.load(Ordering::Acquire) == 0 {
             self.packet.done.wait(0, None);

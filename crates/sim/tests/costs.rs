@@ -69,8 +69,9 @@ fn a_buffered_store_does_not_wait_for_its_line() {
             .join()
             .unwrap();
         assert_eq!(time(|| word.0.store(1, Ordering::Release)), 1);
-        // The exchange waits until the store is complete: 94 + 1, of which the store itself took 1,
-        // and two readings of the clock took 40.
+        // The store is complete when its line has arrived, after 94 + 1 ns. Of this time, 1 ns for
+        // the call of the store and 40 ns for two readings of the clock have passed. The exchange
+        // waits for the rest, and then takes 5 ns.
         assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 95 - 41 + 5);
     });
 }
@@ -102,7 +103,7 @@ fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
 
 #[test]
 fn accesses_to_one_line_are_serialised() {
-    // Three cores with the same L3 cache add in turn, so that each addition moves the line.
+    // Two cores with the same L3 cache add at the same time, so that many additions move the line.
     let ns = sim().run(|| {
         let word = Arc::new(Alone::default());
         let add = |pu| {
@@ -140,7 +141,8 @@ fn a_woken_thread_runs_after_the_wake_and_the_exit_from_idle() {
         let begin = now_ns();
         word.store(1, Ordering::Relaxed);
         word.wake_one();
-        // 94 or 24 for the line is buffered: 1. Then the wake, the exit from idle, and the clock.
+        // The store is buffered and takes 1 ns, however long its line needs to arrive. After it
+        // come the wake, the exit from idle, and one reading of the clock.
         assert_eq!(thread.join().unwrap() - begin, 1 + 1_200 + 2_000 + 20);
     });
 }

@@ -1,6 +1,11 @@
-//! The steps of an article about a road-traffic game on a Ryzen 3900X: one step of the game takes
-//! 13.9 µs on one thread, 3.7 µs on a spin pool with 12 threads, and 2.5 µs if the threads are also
-//! pinned and always get the same part. We run simple programs of the same kind.
+//! Compares simulated times with those of an article about a road-traffic game on a Ryzen 3900X. In
+//! the article, one step of the game takes:
+//!
+//! - 13.9 µs on one thread,
+//! - 3.7 µs on a spin pool with 12 threads,
+//! - 2.5 µs if the threads of this pool are also pinned and always get the same part.
+//!
+//! We run simple programs of the same kind on the simulated machine.
 //!
 //! The article does not say how much data a step moves. We assume 10,000 items of 16 bytes. All
 //! other numbers come from the table of the machine. No number is fitted to the result.

@@ -1,5 +1,5 @@
-//! Wakers that panic or call back when they are cloned, woken or dropped, and a test that an object
-//! which keeps wakers works with each of them.
+//! Wakers that panic or call back when they are cloned, woken or dropped. [`meets_all`] tests that
+//! an object which keeps a waker works with each of them.
 
 #![allow(
     dead_code,
@@ -24,7 +24,8 @@ pub enum Step {
     Drop,
 }
 
-/// Misbehaves at its step while it is armed.
+/// The state of a waker that misbehaves at its step while it is armed. If it has no step, it only
+/// counts how often it is woken.
 pub struct Hostile {
     step: Option<Step>,
     act: Box<dyn Fn() + Send + Sync>,

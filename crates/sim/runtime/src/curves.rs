@@ -1,4 +1,5 @@
-//! The curves, each with the bound that no runtime can beat on the machine.
+//! The curves that `creel-scale` measures. Most curves have a bound, which no runtime can beat on
+//! the machine. The others, for example `broadcast`, have a reference to compare them with.
 
 use creel::{Balance, Pool, Wait};
 use creel_sim::{Machine, Sim, now_ns, profile_only, thread, work};
@@ -136,8 +137,8 @@ fn farthest(machine: &Machine, workers: usize) -> f64 {
     cost as f64
 }
 
-/// Returns the time until `workers` threads run, of which one runs at first, in nanoseconds. Every
-/// thread that runs wakes one after another.
+/// Returns the time in nanoseconds until `workers` threads run, if one of them runs at the
+/// beginning. Every thread that runs wakes the sleeping threads one after another.
 fn tree_of_wakes(machine: &Machine, workers: usize) -> u64 {
     let costs = machine.costs;
     // The times at which the threads that run have made their next wake.
@@ -156,13 +157,13 @@ fn pool(workers: usize, wait: Wait) -> Pool {
     pool.build().expect("the pool is valid")
 }
 
-/// Runs `f` five times and returns the least time of the last three, in microseconds.
+/// Runs `f` five times, and returns the shortest time of the last three runs in microseconds.
 fn least(f: impl FnMut()) -> f64 {
     least_of::<5>(f)
 }
 
-/// Runs `f` several times and returns the least time after the first two, in microseconds. A
-/// profile contains the last time only.
+/// Runs `f` `TIMES` times, and returns the shortest time in microseconds. The first two runs do not
+/// count, and a profile contains the last run only.
 fn least_of<const TIMES: usize>(mut f: impl FnMut()) -> f64 {
     let mut times = [0; TIMES];
     for time in &mut times {
@@ -182,7 +183,8 @@ fn dispatch(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
         let mut items = vec![0u8; workers];
-        // The pool times the first calls of a loop, and threads are still starting in them.
+        // The first calls are slower, because the pool times them and threads are still starting.
+        // Therefore we make twelve calls.
         least_of::<12>(|| pool.for_each(&mut items, |_| work(ITEM))) - ITEM as f64 / 1e3
     })
 }

@@ -63,7 +63,7 @@ fn expected_nodes(value: &Value) -> BTreeSet<(usize, String)> {
     value.as_array().unwrap().iter().map(node).collect()
 }
 
-/// Returns the PUs of each expected kind, the slowest first.
+/// Returns the PUs of each expected kind. The slowest kind is first.
 fn expected_kinds(value: &Value) -> Vec<String> {
     let kinds = value.as_array().unwrap().iter();
     kinds
@@ -71,7 +71,8 @@ fn expected_kinds(value: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Removes a single kind, because cores of one kind and cores of unknown kinds count as equal.
+/// Returns the kinds, or an empty list if there is only one kind. We do not distinguish a machine
+/// with a single kind from one whose kinds are unknown.
 fn several(kinds: Vec<String>) -> Vec<String> {
     if kinds.len() > 1 { kinds } else { Vec::new() }
 }

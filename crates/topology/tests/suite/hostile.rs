@@ -2,13 +2,16 @@
 //! that are missing, empty, huge or unreadable, or that contradict each other. None of them may
 //! keep a program from starting.
 //!
-//! The property: `Machine::detect_in` always returns a machine, its allowed PUs are those of the
-//! thread's mask, and its budget has at least one worker, which every placement can place.
+//! For each tree, the tests check three properties:
+//!
+//! - `Machine::detect_in` returns a machine.
+//! - The allowed PUs of the machine are those of the thread's mask, if there is one.
+//! - The budget has at least one worker, and every policy can place workers on the allowed PUs.
 //!
 //! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is the path of `creel`, the
-//! fuzz also shows each captured tree as the `/sys` and `/proc` of a mount namespace (as root), and
-//! checks that `creel run` starts a program there with at least one worker. This takes about 10 ms
-//! per mutation.
+//! fuzz also mounts each captured tree as `/sys` and `/proc` of a mount namespace, which requires
+//! root. It then checks that `creel run` starts a program there with at least one worker. This
+//! takes about 10 ms per mutation.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -45,7 +48,8 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Checks the property for one tree.
+/// Checks the three properties (see the head of this file) for one tree. Also checks that reading
+/// the tree does not take too long, and that the results are consistent.
 fn check(root: &Path, mask: Option<&CpuSet>, change: &str) {
     let begin = cpu_time();
     for machine in [

@@ -42,7 +42,7 @@ fn meteor_lake() -> Fixture {
 }
 
 #[test]
-fn low_power_cores_are_a_kind_by_their_frequency() {
+fn low_power_cores_are_recognised_by_their_frequency() {
     let fixture = meteor_lake()
         .each("0-1,4-11", "cpufreq/cpuinfo_max_freq", "4700000\n")
         .each("2-3", "cpufreq/cpuinfo_max_freq", "4800000\n")
@@ -58,7 +58,7 @@ fn low_power_cores_are_a_kind_by_their_frequency() {
 }
 
 #[test]
-fn low_power_cores_are_a_kind_by_their_missing_cache() {
+fn low_power_cores_are_recognised_by_their_missing_cache() {
     let machine = meteor_lake().machine();
     assert_eq!(kinds(&meteor_lake()), ["20-21", "12-19", "0-11"]);
     assert_eq!(machine.kinds()[0].source, KindSource::SharedCache);
@@ -68,7 +68,7 @@ fn low_power_cores_are_a_kind_by_their_missing_cache() {
 }
 
 #[test]
-fn low_power_cores_are_a_kind_by_a_pmu_of_their_own() {
+fn low_power_cores_are_recognised_by_a_pmu_of_their_own() {
     let fixture = Fixture::online("0-15")
         .file("sys/devices/cpu_core/cpus", "0-5\n")
         .file("sys/devices/cpu_atom/cpus", "6-13\n")
@@ -115,7 +115,7 @@ fn compact_cores_are_a_kind() {
 }
 
 #[test]
-fn equal_capacities_yield_to_frequencies() {
+fn frequencies_distinguish_kinds_if_all_capacities_are_equal() {
     let equal = || Fixture::online("0-7").each("0-7", "cpu_capacity", "1024\n");
     let fixture = equal()
         .each("0-3", "cpufreq/cpuinfo_max_freq", "1800000\n")

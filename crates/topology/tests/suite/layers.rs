@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of the crate's root, the lowest layer first, each with the modules from which it may
-/// import.
+/// The modules of the crate root. Each entry has a module and the other modules from which it may
+/// import. For example, `budget` may import from `types` and `machine`.
 const LAYERS: [(&str, &[&str]); 8] = [
     ("types", &[]),
     ("read", &["types"]),
@@ -28,8 +28,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the modules of the crate's root that the code of a file names. Its unit tests may name
-/// any.
+/// Returns the modules of the crate root that the code of a file names. We leave out unit tests,
+/// because they may import from every module.
 fn named(text: &str) -> Vec<String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or("");
     let lines = code.lines().filter(|line| !line.trim().starts_with("//"));

@@ -70,11 +70,19 @@ fn initiator(fixture: Fixture, access: usize, node: usize) -> Fixture {
 #[test]
 fn cpu_initiators_define_the_node_of_memory() {
     let of_memory = |fixture: Fixture| fixture.machine().numa_nodes()[2].pus.to_string();
-    assert_eq!(of_memory(between_two_nodes()), "0-7", "as far from both");
+    assert_eq!(
+        of_memory(between_two_nodes()),
+        "0-7",
+        "both nodes are at the same distance"
+    );
     let cpus = initiator(between_two_nodes(), 1, 1);
     assert_eq!(of_memory(cpus), "4-7", "only access1 is listed");
     let devices_too = initiator(initiator(between_two_nodes(), 0, 0), 1, 1);
-    assert_eq!(of_memory(devices_too), "4-7", "access1 is of CPUs only");
+    assert_eq!(
+        of_memory(devices_too),
+        "4-7",
+        "access1 has priority, because it counts CPUs only"
+    );
     let device = initiator(initiator(between_two_nodes(), 1, 9), 0, 0);
     assert_eq!(
         of_memory(device),

@@ -83,8 +83,9 @@ fn per_object(
 
 /// Checks that workers are spread evenly over objects.
 ///
-/// After `rounds` workers per core, the remaining workers must be even. One object may have two
-/// more of them than another only if the other has one on each of its cores.
+/// Each object must have at least `rounds` workers per core. The remaining workers must be spread
+/// evenly, so that two objects differ by at most one of them. The difference may be larger only if
+/// the object with fewer remaining workers has one on each of its cores.
 fn assert_even(counts: &[(usize, usize)], rounds: usize, what: &str) {
     for (workers, cores) in counts {
         assert!(

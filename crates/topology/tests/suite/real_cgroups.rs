@@ -51,7 +51,8 @@ fn budget_inside(group: &Path, wrapper: &[&str]) -> Option<[String; 3]> {
     fields.try_into().ok()
 }
 
-/// Two nested groups. They are deleted on drop, the inner one first.
+/// Two nested groups. The drop deletes both. It deletes the inner one first, because a group with
+/// children cannot be deleted.
 struct Groups {
     made: Vec<PathBuf>,
 }

@@ -103,14 +103,11 @@ pub(crate) fn is_spent(cx: &mut Context<'_>) -> bool {
     left <= 0 && refuse(cx, left)
 }
 
-/// Uses up `units` units, or all that are left if there are fewer.
+/// Uses up `units` units. This is one subtraction without a branch. If fewer units are left, the
+/// difference counts as refusals, which changes nothing but the number of further refusals.
 #[inline(always)]
 pub(crate) fn use_up(units: i64) {
-    local(&LEFT, |left| {
-        if left.get() > 0 {
-            left.set((left.get() - units).max(0));
-        }
-    });
+    local(&LEFT, |left| left.set(left.get() - units));
 }
 
 #[cold]

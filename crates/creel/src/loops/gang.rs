@@ -114,18 +114,19 @@ struct Region {
 }
 
 struct State {
-    /// The number of regions so far, or [`END`]. `SeqCst`, as explained above. The store that
-    /// publishes a region releases `region`.
+    /// The number of regions so far, or [`END`]. It is `SeqCst`, as the module's documentation
+    /// explains. The store that publishes a region releases `region`.
     epoch: CachePadded<AtomicU64>,
-    /// Written by the leader while `pending` is 0. Read by members between the epoch that they see
-    /// and their decrement of `pending`.
+    /// The leader writes it while `pending` is 0. A member reads it after it has seen the new epoch
+    /// and before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
     /// gang, until they have run the region, and until they have left the gang. A decrement
     /// releases what the member has written.
     pending: CachePadded<AtomicUsize>,
     barrier: CachePadded<Barrier>,
-    /// The number of members that never joined the gang. Relaxed, because `pending` orders it.
+    /// The number of members that never joined the gang. Relaxed is enough, because `pending`
+    /// orders it.
     absent: AtomicUsize,
     /// The number of threads that sleep or are about to sleep.
     sleepers: AtomicUsize,
@@ -133,7 +134,7 @@ struct State {
     places: Vec<CachePadded<Mutex<Option<Waiter>>>>,
     panic: FirstPanic,
     spin_ns: u64,
-    /// The time until which no member spins. Relaxed, because it is only a hint.
+    /// The time until which no member spins. Relaxed is enough, because it is only a hint.
     quiet_until_ns: AtomicU64,
 }
 
@@ -343,7 +344,8 @@ pub struct Gang {
 pub struct Member<'a> {
     state: &'a State,
     index: usize,
-    /// A member stays on its thread, because each waits in a place of its own.
+    /// Makes the type neither `Send` nor `Sync`. A member stays on its thread, because each member
+    /// waits in a place of its own.
     not_send: PhantomData<*const ()>,
 }
 

@@ -285,12 +285,13 @@ impl Loop<'_> {
             false => join(),
         };
         slot.spans.record(Doing::Loop, traced);
-        // A worker of this rank has others below it in the tree by which a loop wakes.
+        // Whether the worker of this rank has to wake others (`wake_tree.rs`).
         let is_inner = |rank: &usize| wake_tree::children(*rank, self.slots).next().is_some();
         let mut inner = (1..self.slots).filter(is_inner);
         if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
-            // This worker has not woken the workers below it. If a later call does not have the
-            // flag `WAKE`, it does not wake them for that call either.
+            // One of these workers has not seen this call, so it has not woken the workers below
+            // it. It would not wake them for a later call without the flag `WAKE` either. Therefore
+            // the next loop must wake the workers again.
             cache.awake = 0;
         }
         (mailbox.panic.take(), straggler)

@@ -28,10 +28,11 @@ const SITES_PER_SET: usize = 4;
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
 const INLINE_TIMED_EVERY: u64 = 31;
-/// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
-/// of calling workers that spin.
+/// The shortest duration in ns for which a loop is spread over workers. It is about twice what it
+/// costs to publish a loop to workers that spin.
 const SPREAD_NS: u64 = 300;
-/// The time in ns within which cold calls that follow each other count as one long call.
+/// Calls that find the workers asleep, and follow each other within this time in ns, count as one
+/// long call.
 const FOLLOWING_NS: u64 = 20_000;
 /// The limits of how long such calls must take in total before the workers are woken, as a multiple
 /// of the cost of a wake-up.
@@ -250,8 +251,9 @@ impl Site {
         &self.bounds
     }
 
-    /// Decides how to run the next call. `cold` is given if any worker sleeps. It is the duration
-    /// in ns on one thread from which a loop is worth a wake-up. `now_ns` returns the time.
+    /// Decides how to run the next call. `cold` is `None` if no worker sleeps. Otherwise it is the
+    /// duration on one thread, in ns, from which a loop is worth a wake-up. `now_ns` returns the
+    /// time.
     pub(in crate::loops) fn plan(
         &mut self,
         alone: &mut Alone,
@@ -284,8 +286,8 @@ impl Site {
 
     /// Returns the grain. Shares that are known to be short are claimed as a whole. The other
     /// shares are claimed in smaller pieces in three cases: in the first call, if they are uneven
-    /// or were moved, and after a wake-up. After a wake-up, the woken workers come late and the
-    /// others must be able to help.
+    /// or were moved, and if the call wakes workers. Woken workers come late, so the others must be
+    /// able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let known = self.calls > 1;

@@ -233,8 +233,8 @@ impl LoopMailbox {
         self.wake_ns() + 2 * self.wakes.waker_ns.load(Ordering::Relaxed)
     }
 
-    /// Measures a wake-up. The first two workers that the caller has woken call this. The others
-    /// would only wait for the cache line.
+    /// Measures a wake-up. Only the first two workers that the caller has woken call this. If all
+    /// of them did, they would wait for each other's writes to the same cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {

@@ -64,7 +64,8 @@ pub(crate) struct SharedJob {
     /// The number of pieces that no thread has taken. It is only a hint for threads that are not
     /// inside.
     left: AtomicUsize,
-    /// Whether taking one piece leaves other pieces.
+    /// Whether a helper always notifies another worker, even if it takes the last piece that seems
+    /// to be left.
     splits: bool,
     any_in_lanes: AnyInLanes,
 }

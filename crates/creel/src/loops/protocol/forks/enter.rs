@@ -32,8 +32,9 @@ impl<'a> Entered<'a> {
             Some(index) => {
                 let slot = loops.slots.at(index);
                 if slot.is_idle() {
-                    // The worker takes part in a loop, for which it stays in the idle list. It would
-                    // not arrive if it were notified of the forks that are about to come.
+                    // The worker takes part in a loop, for which it stays in the idle list. It
+                    // would not arrive if it were notified of the forks that are about to come.
+                    // Therefore it leaves the list now.
                     slot.set_looping(true);
                     loops.slots.leave_idle_for_long(slot);
                 }

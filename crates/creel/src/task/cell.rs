@@ -26,9 +26,10 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-/// A scheduler, which puts scheduled tasks into a queue. It is a pool, or a test.
+/// A scheduler, which puts scheduled tasks into a queue. A pool implements it, and so do tests.
 pub(super) trait Schedule: Send + Sync {
-    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
+    /// Queues a task that has just become scheduled and that no run queue refers to by a hint
+    /// (`run_queue.rs`). Any thread may call this.
     fn schedule(self: Arc<Self>, task: Task);
 }
 
@@ -101,7 +102,8 @@ struct VTable {
 }
 
 thread_local! {
-    /// The task that this thread polls, as long as no waker has taken its spare reference.
+    /// The task that this thread polls, as long as no waker has taken its spare reference (`SPARE`
+    /// in `state.rs`). It is null otherwise.
     static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(ptr::null_mut()) };
 }
 

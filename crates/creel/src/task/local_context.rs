@@ -10,8 +10,9 @@ use crate::worker::idle::Search;
 use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
-/// The maximum number of polls between two maintenances, which read the clock, and the time between
-/// them that we aim for, in ns.
+/// `LOOK_POLLS_MAX` is the maximum number of polls between two maintenances of the local scheduler
+/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. They must not follow
+/// each other too closely, because each reads the clock.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
 /// The approximate number of polls after which a task from the injection queue has priority.

@@ -25,7 +25,7 @@ pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
 /// The shortest time between two notifications for a queue.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The limit on how often a worker is notified because of a queue.
+/// Limits how often threads notify a worker because of a queue.
 pub(super) struct NotifyLimiter {
     start: Instant,
     /// The time of the last such notification, in ns since `start`. It is only a hint.

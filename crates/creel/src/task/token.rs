@@ -41,8 +41,9 @@ pub struct CancellationToken {
 
 #[derive(Default)]
 struct Inner {
-    /// Set under the lock of `waits`, before the wakers are taken. It uses acquire and release, so
-    /// that a thread that finds it set also sees what happened before the cancellation.
+    /// Whether the token has been cancelled. It is set under the lock of `waits`, before the wakers
+    /// are taken. It uses acquire and release, so that a thread that finds it set also sees what
+    /// happened before the cancellation.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
     /// The parent, which each child keeps alive. A cancellation from further up therefore reaches

@@ -21,12 +21,12 @@ const TURN: usize = 64;
 /// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// The number of due tasks that we prefetch into the cache, and the number of bytes of each. We
-/// prefetch because none of them is in a near cache if thousands of tasks are due.
+/// `AHEAD` is the number of due tasks that we prefetch into the cache, and `FETCHED_BYTES` is the
+/// number of bytes of each. If thousands of tasks are due, none of them is in a near cache.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
-/// The maximum number of batches of another worker's due timers that are fired at once.
+/// The maximum number of batches that one rescue of another worker's due timers fires.
 const BATCHES: usize = 16;
 
 impl Schedule for Tasks {
@@ -58,7 +58,8 @@ impl LocalScheduler {
 }
 
 impl Tasks {
-    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
+    /// Queues a task that has just become scheduled and that no run queue refers to by a hint. Any
+    /// thread may call this.
     pub(super) fn queue(&self, task: Task) {
         let Some(slot) = task.state().slot() else {
             if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {

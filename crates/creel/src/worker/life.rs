@@ -110,7 +110,8 @@ impl Life {
 /// The thread of a worker.
 #[derive(Default)]
 pub(crate) struct WorkerThread {
-    /// The flag described above. It is changed only under the lock.
+    /// Whether the thread is running. The table in the module's documentation lists the values. It
+    /// is changed only under the lock.
     alive: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }

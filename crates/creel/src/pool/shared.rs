@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(crate) timers: Table<Arc<Timers>>,
     /// The sockets that the pool's tasks wait for.
     pub(crate) driver: Arc<Driver>,
-    /// Held while the number of workers changes, because this takes several steps.
+    /// A thread holds this lock while it changes the number of workers, because this takes several
+    /// steps.
     resizing: Mutex<()>,
     pub(crate) pinning: Pinning,
     /// The window through which other programs see the pool.
@@ -58,7 +59,8 @@ pub(crate) struct Shared {
     pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
-    /// Whether the program chose the number of workers. Relaxed, because it is only reported.
+    /// Whether the program chose the number of workers. Relaxed is enough, because it is only
+    /// reported.
     is_sized: AtomicBool,
 }
 

@@ -32,8 +32,8 @@ use std::sync::OnceLock;
 
 /// The time for which we count ticks from one anchor, in nanoseconds.
 const REACH_NANOS: u64 = 1_000_000;
-/// The maximum number of ticks within which clock and counter must be read. At most 400 ns, because
-/// of [`RATE_MAX`].
+/// The maximum number of ticks within which clock and counter must be read. This is at most 400 ns,
+/// because of [`RATE_MAX`].
 const WINDOW_TICKS: u64 = 400;
 /// The minimum duration over which we measure the rate, in nanoseconds.
 const SPAN_NANOS: u64 = 10_000_000;
@@ -106,8 +106,8 @@ struct Counter {
     rate: Cell<u64>,
     /// The last reading, below which no later reading may be.
     last: Cell<u64>,
-    /// The beginning of the span over which we are measuring the rate. Zero nanoseconds if there is
-    /// no span.
+    /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0 if
+    /// there is no span.
     begin: Cell<Pair>,
 }
 

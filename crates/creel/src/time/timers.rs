@@ -262,7 +262,7 @@ impl Timers {
         Rescued { due, more }
     }
 
-    /// Wakes the worker if `needs_wake` is set. Must not be called under the lock.
+    /// Wakes the worker if `needs_wake` is set. The caller must not hold the lock.
     fn wake_sleeper(&self, needs_wake: bool) {
         if needs_wake && let Some(waker) = self.sleeper_waker.get() {
             waker.wake_by_ref();

@@ -26,7 +26,7 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The pipe from the standard error of the child.
     pub stderr: Option<ChildStderr>,
-    /// `None` only while it is being dropped.
+    /// The child. It is `None` only while this value is being dropped.
     child: Option<process::Child>,
     status: Option<ExitStatus>,
     /// The descriptor that becomes readable when the child ends. It is `None` if the system has

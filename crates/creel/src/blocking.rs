@@ -32,8 +32,8 @@ const THREADS_MAX: usize = 512;
 /// not wait for the program's calls, which may themselves wait for the result of the lookup.
 const NAMES_MAX: usize = 32;
 
-/// The maximum number of threads for the program's calls. Relaxed, because no other data depend on
-/// it.
+/// The maximum number of threads for the program's calls. Relaxed is enough, because no other data
+/// depend on it.
 static MAX: AtomicUsize = AtomicUsize::new(THREADS_MAX);
 
 /// Sets the maximum number of threads that this process uses for [`blocking`] calls. The default is

@@ -6,9 +6,8 @@
 //! closure to the workers in one cache line.
 //!
 //! Two traits describe what a closure receives, at an index ([`HasItem`]) and for a chunk of
-//! indices ([`HasChunk`]). They have a lifetime each, because a closure may keep the items of a
-//! slice for as long as the slice is borrowed, but may use a worker's scratch during one visit
-//! only.
+//! indices ([`HasChunk`]). Each of them has a lifetime. A closure may keep the items of a slice for
+//! as long as the slice is borrowed. However, it may use a worker's scratch during one visit only.
 
 use std::{marker::PhantomData, ops::Range};
 

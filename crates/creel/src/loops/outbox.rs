@@ -35,7 +35,8 @@ const RANGES_MAX: usize = 64;
 /// The number of ranges for each thread. With many more of them, the ends of the buckets push each
 /// other out of the first cache. With fewer of them, the threads cannot divide them evenly.
 const RANGES_PER_THREAD: usize = 8;
-/// The limits of the number of receivers in a range. The maximum keeps a range in the cache.
+/// The limits of the number of receivers in a range. The maximum keeps a range in the cache. If
+/// there are more receivers than `RANGES_MAX` such ranges can hold, the ranges are longer.
 const RECEIVERS_MIN: usize = 1024;
 const RECEIVERS_MAX: usize = 16 * 1024;
 

@@ -326,8 +326,8 @@ impl Loop<'_> {
     }
 
     /// Ensures that no worker other than worker 0 is pinned to the CPU that the caller runs on. We
-    /// only do this if the caller seems to stay there, because it is not worth it for two callers
-    /// that take turns, or for a caller that the OS keeps moving.
+    /// only do this if the caller seems to stay there. It is not worth it for two callers that take
+    /// turns, or for a caller that the OS keeps moving.
     fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();

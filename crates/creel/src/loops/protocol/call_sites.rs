@@ -76,10 +76,10 @@ pub(in crate::loops) struct Key {
 /// awake, the loops must take four times as long the next time.
 #[derive(Debug)]
 pub(in crate::loops) struct Alone {
-    /// The time at which the last one began, and its duration.
+    /// The time at which the last of these loops began, and its duration on one thread.
     last_ns: u64,
     last_took_ns: u64,
-    /// Their total duration.
+    /// The total duration of the loops that have followed each other, on one thread.
     spent_ns: u64,
     /// The duration after which we wake the workers, as a multiple of the cost of a wake-up.
     wakes: u64,

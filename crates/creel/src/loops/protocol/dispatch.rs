@@ -76,9 +76,10 @@ struct Wakes {
 /// threads that have claimed blocks.
 struct Down {
     /// A [`Call`]. It is published by a swap, which releases the rest of the line and everything
-    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst` for
-    /// this reason: a worker stores that it stops being idle before it reads this word, and a
-    /// loop's caller reads that flag after the swap. At least one of them therefore sees the other.
+    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst`,
+    /// because of workers that stop being idle. Such a worker stores this in a flag before it reads
+    /// this word, and a loop's caller reads that flag after the swap. At least one of them
+    /// therefore sees the other.
     call: AtomicU64,
     /// The two parts of a [`Body`]. The words are written before a call, and read by threads that
     /// have claimed blocks of it.

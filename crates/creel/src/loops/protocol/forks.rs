@@ -215,9 +215,11 @@ impl Forker {
         self.deque.pop(index)
     }
 
-    /// Notifies an idle worker of the forks. It does not notify in three cases: a worker is already
-    /// searching, this thread has just notified one and there is a watchdog, or the thread defers
-    /// the notification (`wake_throttle.rs`).
+    /// Notifies an idle worker of the forks, except in these cases:
+    ///
+    /// - A worker is already searching.
+    /// - This thread has just notified one, and there is a watchdog.
+    /// - The thread defers the notification (`wake_throttle.rs`).
     #[cold]
     #[inline(never)]
     fn notify(&self) {

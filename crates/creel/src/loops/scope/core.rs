@@ -135,7 +135,7 @@ impl<'a> Local<'a> {
                 .listed_from(core.loops.slots.first_helper(own)),
             throttle: WakeThrottle::new(),
         };
-        // It leaves the list before `this` is borrowed mutably to be dropped.
+        // The lane leaves the list before `this` is borrowed mutably to be dropped.
         let _leave = Leave(&this);
         this.while_current(|| f(&this))
     }

@@ -56,7 +56,7 @@ impl NotifyLimiter {
 /// last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
-    // This is only a hint. `notify_one` decides again, and the next maintenance comes soon.
+    // `wanted` is only a hint. `notify_one` decides again, and the next maintenance comes soon.
     let wanted = idle.any_listed() && !idle.is_searching();
     if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries

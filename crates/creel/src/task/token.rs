@@ -67,8 +67,9 @@ impl Inner {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Marks this token as cancelled, adds its wakers to `woken`, and returns its children, which
-    /// the caller must cancel. Returns no children if the token was cancelled before.
+    /// Marks this token as cancelled, wakes the tasks that wait for it, and returns its children,
+    /// which the caller must cancel. `woken` keeps the first panic of a waker. If the token was
+    /// cancelled before, this does nothing and returns no children.
     fn notify(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {

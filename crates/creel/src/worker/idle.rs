@@ -147,10 +147,10 @@ pub(crate) struct Idle {
     /// notified after this store, or makes the change itself.
     watchdog: AtomicUsize,
     /// Whether there is a [`Search`]. It is `SeqCst` for this reason: a publisher that finds it set
-    /// has published its work before, so the thread that clears it finds that work when it checks
-    /// for work afterwards. This holds for work that is published by a `SeqCst` operation. A fork,
-    /// or a job in the lane of a scope, is only followed by the light barrier. The thread that
-    /// clears this may miss it, and then the watchdog finds it after a millisecond.
+    /// has published its work before. The thread that clears it checks for work afterwards, and
+    /// therefore finds that work. This holds for work that is published by a `SeqCst` operation. A
+    /// fork, or a job in the lane of a scope, is only followed by the light barrier. The thread
+    /// that clears this may miss it, and then the watchdog finds it after a millisecond.
     searching: AtomicBool,
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.

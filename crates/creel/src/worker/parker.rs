@@ -47,11 +47,11 @@ pub(crate) struct Parker {
 /// The state of a thread before it was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrevState {
-    /// It was asleep with nothing to do.
+    /// The thread was asleep with nothing to do.
     Asleep,
-    /// It was asleep in the middle of user code.
+    /// The thread was asleep in the middle of user code.
     Waiting,
-    /// It was awake. It may check at once, or be in user code for a long time.
+    /// The thread was awake. It may check for work at once, or be in user code for a long time.
     Awake,
 }
 

@@ -169,9 +169,12 @@ impl Shared {
         }
     }
 
-    /// Returns whether the removed worker `index` can end without leaving work behind. This is true
-    /// in three cases: the pool is closing, it has no sockets and no queued tasks that any worker
-    /// may run, or another worker has a thread or can start one.
+    /// Returns whether the removed worker `index` can end without leaving work behind. This is so
+    /// in three cases:
+    ///
+    /// - The pool is closing.
+    /// - It has no sockets, and no queued tasks that any worker may run.
+    /// - Another worker has a thread or can start one.
     pub(super) fn is_served_without(&self, index: usize) -> bool {
         let slots = &self.slots;
         if slots.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {

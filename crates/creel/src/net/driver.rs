@@ -18,10 +18,11 @@
 //!   which means again and again while there is something to read. For example, a task that has
 //!   received one datagram then needs no failing system call to find out that it was the last one.
 //! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
-//!   If it does not support edges, it reports the socket once each time the socket is armed. There
-//!   are three such cases: pools with several workers (because workers steal tasks from each
-//!   other), sockets on which a task has waited to write, and streams (because a short read already
-//!   says that there is no more).
+//!   If it does not support edges, it reports the socket once each time the socket is armed. We use
+//!   edges if the pool has several workers, because workers steal tasks from each other. We also
+//!   use them for sockets on which a task has waited to write, and for streams, because a short
+//!   read already says that there is no more. We switch a socket that no task reads to edges as
+//!   well. Systems with kqueue never use levels (`poller/portable.rs`).
 //!
 //! # The end of a driver
 //!

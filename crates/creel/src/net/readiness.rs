@@ -302,8 +302,8 @@ mod tests {
             crowd.wait(2);
             assert_eq!(crowd.event(), [0, 1, 1, 1]);
             assert_eq!(crowd.readiness.waiting(), 0);
-            // Their tickets belong to a round that has passed, so other waiters have their places
-            // now.
+            // The tickets of the woken waiters belong to a round that has passed, so other waiters
+            // may have their places now.
             crowd.wait(0);
             crowd.give_up(1);
             crowd.give_up(2);

@@ -1,10 +1,10 @@
 //! The system's monotonic clock, read with the time stamp counter of the processor. We use it for
 //! timestamps.
 //!
-//! A reading of the system's clock reads the same counter, and then takes twice as long again to
-//! make the result exact. A thread that stamps one buffer after another does not need this. Between
-//! two readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts
-//! the ticks since the last one (the *anchor*).
+//! A reading of the system's clock reads the same counter, and then needs twice that time to make
+//! the result exact. A thread that stamps one buffer after another does not need this. Between two
+//! readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts the
+//! ticks since the last one (the *anchor*).
 //!
 //! We do this only if the kernel itself uses the counter as its clock source, because the kernel
 //! has then found that it ticks evenly and identically on all processors. Otherwise we read the
@@ -16,8 +16,8 @@
 //! - An anchor lags by at most the 400 ticks within which clock and counter were read.
 //! - We measure the rate over 10 ms or more. The rate is good once two such spans in a row agree to
 //!   100 ppm.
-//! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns, while the system's
-//!   clock keeps its rate within the 500 ppm by which `adjtime` slews it.
+//! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns. This holds while the
+//!   system's clock keeps its rate within the 500 ppm by which `adjtime` slews it.
 //! - If two spans do not agree, the thread returns to the system's clock until two spans agree.
 //!   This happens, for example, if the machine was suspended or moved to another host, or if the
 //!   rate was set to another value.

@@ -240,7 +240,7 @@ impl Timers {
     }
 
     /// Returns the number of times that the worker has checked its timers. While this number does
-    /// not change, the worker is in a poll or asleep.
+    /// not change, the worker is asleep or in user code, for example in a poll.
     pub(super) fn reactions(&self) -> u64 {
         self.reactions.load(Ordering::Relaxed)
     }

@@ -124,9 +124,9 @@ impl Line {
     }
 }
 
-/// The calls of the current process. It is never freed. A forked process creates its own, and does
-/// not touch the one of its parent, whose lock may be held by a thread that does not exist in the
-/// fork.
+/// The calls of the current process. It is never freed. A forked process creates a new value, and
+/// does not touch that of its parent. The lock of the parent's value may be held by a thread that
+/// does not exist in the fork.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the calls of this process.

@@ -28,7 +28,8 @@ use crate::{
 use crossbeam_utils::CachePadded;
 use std::{fmt, marker::PhantomData, panic::resume_unwind, ptr, sync::Arc};
 
-/// The time for which an adaptive member spins. It is about ten times the cost of a sleep.
+/// The time for which a member spins if the pool's wait is `Adaptive`. It is about ten times the
+/// cost of a sleep.
 const SPIN_NS: u64 = 100_000;
 /// If two readings of the clock are this far apart, the thread was preempted between them.
 const PREEMPTED_NS: u64 = 400_000;
@@ -400,7 +401,8 @@ impl Pool {
             Wait::Adaptive | Wait::Park | Wait::Throttle(_) => 0,
         };
         let state = Arc::new(State::new(members, spin_ns));
-        // From here on, dropping the gang ends what has begun.
+        // From here on, dropping `gang` ends the members that have joined so far, also if we return
+        // an error.
         let gang = Gang {
             state: Arc::clone(&state),
             pool: self.clone(),
@@ -556,7 +558,8 @@ impl Member<'_> {
 
 impl Drop for Gang {
     fn drop(&mut self) {
-        // The child of a fork has none of the members' threads.
+        // A process that was forked from this one has none of the members' threads, so it must not
+        // wait for them.
         if self.pool.shared().slots.is_forked() {
             return;
         }
@@ -566,7 +569,8 @@ impl Drop for Gang {
         state.pending.store(came - 1, Ordering::Relaxed);
         state.epoch.swap(END, Ordering::SeqCst);
         state.changed();
-        // A worker of the gang leaves after it has dropped the gang.
+        // If a member drops the gang, it leaves only after this drop, so it must not wait for
+        // itself.
         if !self.is_on_member() {
             state.wait_for_members();
         }

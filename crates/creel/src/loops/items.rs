@@ -2,8 +2,9 @@
 //!
 //! Each index is passed to one thread, once. The item of a mutable slice at that index therefore
 //! belongs to this thread alone. The code that runs a loop promises this ([`Walk`]), and nothing in
-//! this module checks it again. A slice is only one word of a loop's closure, and we send the
-//! closure to the workers in one cache line.
+//! this module checks it again. We therefore keep only the start of a slice, and not its length. A
+//! slice is then only one word of the loop's closure, which we send to the workers in one cache
+//! line.
 //!
 //! Two traits describe what a closure receives, at an index ([`HasItem`]) and for a chunk of
 //! indices ([`HasChunk`]). Each of them has a lifetime. A closure may keep the items of a slice for
@@ -162,7 +163,7 @@ pub(super) use sealed::{Count, Sections, Walk, WalkChunks};
 pub(super) mod sealed {
     use super::{HasChunk, HasItem, Range};
 
-    /// The sections of a loop. One thread visits a section, in order.
+    /// The sections that a loop is cut into. One thread visits the units of a section, in order.
     #[derive(Clone, Copy)]
     pub struct Sections {
         pub(in crate::loops) count: usize,

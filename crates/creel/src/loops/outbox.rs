@@ -64,8 +64,8 @@ const RECEIVERS_MAX: usize = 16 * 1024;
 /// ```
 #[derive(Debug)]
 pub struct Outbox<M> {
-    /// The buckets, section by section, and range by range within a section. An entry is the
-    /// receiver's place in the range, and the message.
+    /// The buckets. Those of a section follow each other, with one bucket per range. An entry is
+    /// the receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
     /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
     /// are 0 until a loop uses the outbox.

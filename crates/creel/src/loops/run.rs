@@ -96,7 +96,7 @@ impl Pool {
 
     /// Returns whether no worker of the loop, except the caller, was running user code other than a
     /// share of the pool's loop a moment ago. This is only a hint. If a worker starts to run user
-    /// code afterwards, we notice it after the loop has been published (`places.rs`).
+    /// code afterwards, we notice it after the loop has been published (`protocol/places.rs`).
     fn others_idle(&self, slots: usize) -> bool {
         let busy = |index: &usize| self.shared.slots.at(*index).is_elsewhere();
         match (0..slots).find(busy) {
@@ -285,7 +285,7 @@ impl Loop<'_> {
             false => join(),
         };
         slot.spans.record(Doing::Loop, traced);
-        // Whether the worker of this rank has to wake others (`wake_tree.rs`).
+        // Whether the worker of this rank has to wake others (`protocol/wake_tree.rs`).
         let is_inner = |rank: &usize| wake_tree::children(*rank, self.slots).next().is_some();
         let mut inner = (1..self.slots).filter(is_inner);
         if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {

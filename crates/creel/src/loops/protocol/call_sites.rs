@@ -89,7 +89,7 @@ pub(in crate::loops) struct Alone {
 #[derive(Default)]
 pub(in crate::loops) struct Site {
     key: Key,
-    /// The lookup at which it was last used.
+    /// The number of the lookup that last used this site.
     looked: u64,
     calls: u64,
     /// The average duration of a call on one thread, in ns.
@@ -304,7 +304,8 @@ impl Site {
     /// Learns the duration of a call that its caller ran alone.
     ///
     /// A single bad measurement, for example because the thread was preempted, must not count for
-    /// much. Two in a row on the same side of the average are a change of the loop.
+    /// much. However, if two in a row are far from the average on the same side, the loop has
+    /// changed.
     pub(in crate::loops) fn learn_total(&mut self, ns: u64) {
         let (total, before) = (self.total_ns, self.jumped_ns);
         let is_above = |ns: u64| ns > 4 * total + CLAIM_NS;

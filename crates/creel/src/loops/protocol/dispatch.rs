@@ -257,7 +257,8 @@ impl LoopMailbox {
     /// refuses a thread, we ignore the error, because the caller claims every block that no other
     /// thread claims.
     pub(in crate::loops) fn ensure_threads(&self, all: &WorkerSlots, slots: usize, caller: usize) {
-        // Worker 0 is skipped if a thread from outside takes its share.
+        // `ensured` does not cover worker 0, because it needs no thread if a thread from outside
+        // takes its share.
         let first = caller == 0 || all.at(0).thread.is_running();
         if first && self.ensured.load(Ordering::Relaxed) >= slots {
             return;

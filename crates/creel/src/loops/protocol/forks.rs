@@ -16,7 +16,7 @@
 //!
 //! # Liveness
 //!
-//! A thread that forks while a worker is idle notifies that worker ([`Forker::offer`]). The thread
+//! A thread that forks while a worker is idle notifies that worker ([`Forker::push`]). The thread
 //! pushes first and then looks for an idle worker. A worker that becomes idle announces this first
 //! and then looks for forks ([`Forks::any_old_for_idle`]). The barriers in between ensure that at
 //! least one of them sees the other.
@@ -29,12 +29,12 @@
 //!
 //! # Waiting for a stolen fork
 //!
-//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong to the
-//! stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork, each
-//! fork in its deque from a certain index on was created inside the stolen one. Therefore the owner
-//! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
-//! plain recursion. There is one exception (`apart.rs`): after one millisecond, a worker also runs
-//! jobs of the program's own queues, because the stolen fork may wait for one of them.
+//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong
+//! to the stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork,
+//! each fork in its deque from a certain index on was created inside the stolen one. Therefore the
+//! owner runs nothing that it does not wait for anyway, and its stack grows no deeper than that of
+//! the plain recursion. There is one exception (`apart.rs`). After one millisecond, the owner also
+//! runs jobs of the program's own queues, because the stolen fork may wait for one of them.
 
 mod apart;
 mod enter;
@@ -81,7 +81,7 @@ pub(in crate::loops) struct Fork {
     ancestor: Ancestor,
     /// Runs the closure and stores its result. It does not panic.
     run: unsafe fn(NonNull<Fork>, &Forker),
-    /// The number of forks that it is inside of.
+    /// The number of forks that this fork is inside of.
     depth: usize,
     /// The thief writes it under the lock of the deque, before anybody reads it. The owner reads it
     /// after it has found out under that lock that the fork was stolen.

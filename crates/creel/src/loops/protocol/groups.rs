@@ -53,8 +53,8 @@ fn ahead<T>(mut items: impl Iterator<Item = T>, fetch: impl Fn(&T)) -> impl Iter
 }
 
 impl Part<'_> {
-    /// Returns the workers of the loop from worker `first` on, which is the first of a group, in
-    /// groups. In a small loop, each worker is a group of its own.
+    /// Returns the groups of the loop's workers, beginning with the group whose first worker is
+    /// `first`. In a flat loop, each worker is a group of its own.
     pub(super) fn groups_from(&self, first: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let slots = self.call.workers();
         let len = if self.is_flat() { 1 } else { GROUP };

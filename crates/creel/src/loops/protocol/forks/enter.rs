@@ -1,5 +1,5 @@
-//! How a thread begins and ends to fork in a pool: a worker with its own forker, and a thread from
-//! outside as a guest.
+//! Begins and ends the forking of a thread in a pool. A worker uses its own forker. A thread from
+//! outside borrows one, as a guest.
 
 use super::{CURRENT, Forker};
 use crate::{

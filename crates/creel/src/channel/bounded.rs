@@ -200,7 +200,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns whether no message is published at this value of `head`, and none will be.
+    /// Returns whether the channel is closed and empty at this value of `head`, so that no message
+    /// will be published there.
     fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0

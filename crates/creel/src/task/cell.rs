@@ -28,8 +28,8 @@ use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 /// A scheduler, which puts scheduled tasks into a queue. A pool implements it, and so do tests.
 pub(super) trait Schedule: Send + Sync {
-    /// Queues a task that has just become scheduled and that no run queue refers to by a hint
-    /// (`run_queue.rs`). Any thread may call this.
+    /// Queues a task that has just become scheduled without hints, which means that `HINTED` in its
+    /// state word is not set (`state.rs`). Any thread may call this.
     fn schedule(self: Arc<Self>, task: Task);
 }
 
@@ -92,8 +92,8 @@ struct VTable {
     /// Polls the future. Returns true if it is complete. In that case the future is gone and the
     /// output is in its place.
     poll: unsafe fn(Task, &mut Context<'_>) -> bool,
-    /// Drops the future and puts the error of a cancelled task in its place, or the panic of that
-    /// drop.
+    /// Drops the future and puts the error of a cancelled task in its place. If the drop panics,
+    /// this puts the panic there instead.
     cancel: unsafe fn(Task),
     /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),

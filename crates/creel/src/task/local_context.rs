@@ -104,9 +104,9 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Wakes with `waker`. If this wakes an idle task of this pool, it runs the task and the tasks
-    /// that follow through the LIFO slot. The woken task itself does not go through the slot,
-    /// because no other worker could have taken it.
+    /// Calls `waker`. If this wakes an idle task of this pool, it runs the task at once, and then
+    /// the tasks that follow through the LIFO slot. The woken task itself need not go through the
+    /// slot, because no other worker could take it from there.
     ///
     /// The pool must have one worker.
     #[inline]
@@ -132,8 +132,8 @@ impl<'a> LocalContext<'a> {
     /// Runs the task in the LIFO slot, and the tasks that it wakes into the slot in turn, up to a
     /// limit.
     ///
-    /// Queued tasks stay queued, even after maintenance, because they may wait for the result of
-    /// everything that is done in this turn.
+    /// This does not run queued tasks, even after maintenance, because they may wait for the result
+    /// of everything that is done in this turn.
     #[inline]
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;

@@ -88,7 +88,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Updates the values in the same memory.
+    /// Replaces the values with the current ones, in the same memory.
     pub(super) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();

@@ -40,8 +40,8 @@ impl LocalScheduler {
     ///
     /// # Safety
     ///
-    /// The caller must have just taken the task from the worker's queue. It must be the worker's
-    /// thread, or the only thread.
+    /// The caller must have just taken the task from the worker's queue. The calling thread must be
+    /// the worker's thread, or the only thread.
     pub(super) unsafe fn run_bound(&self, task: Task, cancel: bool) {
         let claim = task.state().claim_queued().or_cancel(cancel);
         self.bound_counters.polls.add(1);
@@ -58,8 +58,8 @@ impl LocalScheduler {
 }
 
 impl Tasks {
-    /// Queues a task that has just become scheduled and that no run queue refers to by a hint. Any
-    /// thread may call this.
+    /// Queues a task that has just become scheduled without hints, which means that `HINTED` in its
+    /// state word is not set (`state.rs`). Any thread may call this.
     pub(super) fn queue(&self, task: Task) {
         let Some(slot) = task.state().slot() else {
             if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {

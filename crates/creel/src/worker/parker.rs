@@ -32,14 +32,14 @@ const WAITING: u32 = 5;
 
 /// A place other than the state word in which a worker may sleep.
 pub(crate) trait Poller: Send + Sync {
-    /// Ends the sleep of the worker that sleeps there, or else that of the next one.
+    /// Ends the sleep of the worker that sleeps there. If there is none, it ends the next sleep.
     fn interrupt(&self);
 }
 
 /// The state word of a worker.
 pub(crate) struct Parker {
-    /// One of the values above. Every change is `AcqRel`, because a waker's swap releases the work
-    /// that it published, and the worker's swap acquires it.
+    /// One of the values in the module's table. Every change is `AcqRel`, because a waker's swap
+    /// releases the work that it published, and the worker's swap acquires it.
     state: WaitWord,
     poller: Arc<dyn Poller>,
 }

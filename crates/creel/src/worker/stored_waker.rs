@@ -92,7 +92,7 @@ impl StoredWaker {
         wake_all([self]);
     }
 
-    /// Returns the address of the data that it wakes, so that the caller can prefetch it into the
+    /// Returns the data pointer of the waker, so that the caller can prefetch the data into the
     /// cache.
     #[inline]
     pub(crate) fn data(&self) -> *const () {
@@ -105,7 +105,7 @@ impl StoredWaker {
         &self.0
     }
 
-    /// Converts it into its two words, which own the waker from now on.
+    /// Converts the stored waker into its two words, which own the waker from now on.
     #[inline]
     pub(crate) fn into_words(self) -> (*const (), &'static RawWakerVTable) {
         let waker = ManuallyDrop::new(self);

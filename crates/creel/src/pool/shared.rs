@@ -287,8 +287,9 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Usually this has already been done. It is left to do only if the pool ended on one of its
-        // own workers and the system refused a thread to wait for it.
+        // Usually the pool has already released these, and this call does nothing. The exception is
+        // a pool that ended on one of its own workers, if the system refused a thread to wait for
+        // it.
         self.let_go();
     }
 }

@@ -32,8 +32,8 @@ const THREADS_MAX: usize = 512;
 /// not wait for the program's calls, which may themselves wait for the result of the lookup.
 const NAMES_MAX: usize = 32;
 
-/// The maximum number of threads for the program's calls. Relaxed, because no other data depend on
-/// it.
+/// The maximum number of threads for the program's calls. Relaxed is enough, because no other data
+/// depend on it.
 static MAX: AtomicUsize = AtomicUsize::new(THREADS_MAX);
 
 /// Sets the maximum number of threads that this process uses for [`blocking`] calls. The default is
@@ -124,9 +124,9 @@ impl Line {
     }
 }
 
-/// The calls of the current process. It is never freed. A forked process creates its own, and does
-/// not touch the one of its parent, whose lock may be held by a thread that does not exist in the
-/// fork.
+/// The calls of the current process. It is never freed. A forked process creates a new value, and
+/// does not touch that of its parent. The lock of the parent's value may be held by a thread that
+/// does not exist in the fork.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the calls of this process.

@@ -18,8 +18,8 @@ use std::task::{Context, Poll, Wake, Waker};
 /// A waker that unparks one thread.
 struct Unparker {
     thread: Thread,
-    /// Set by a wake, and cleared by the thread. Because of this flag, no wake is lost if other
-    /// code consumes the park token.
+    /// Whether the thread was woken. A wake sets this flag, and the thread clears it. Without the
+    /// flag, a wake would be lost if other code on the thread consumed the park token.
     woken: AtomicBool,
 }
 
@@ -36,8 +36,8 @@ impl Wake for Unparker {
 }
 
 thread_local! {
-    /// One unparker per thread, created at the first wait. It is taken out while it is in use, so
-    /// that a nested wait creates its own.
+    /// The unparker of this thread. The first wait creates it. It is taken out while it is in use,
+    /// so that a nested wait creates its own.
     static UNPARKER: RefCell<Option<Arc<Unparker>>> = const { RefCell::new(None) };
 }
 

@@ -17,8 +17,8 @@
 //! - If a wake-up reaches a receiver that was dropped or that already has a message, it passes to
 //!   the next receiver.
 //!
-//! We leave out unbounded capacity, and selecting over several channels. Use combinators of futures
-//! for that. For example, poll the futures of two `recv` calls in one `poll_fn`.
+//! We leave out unbounded capacity, and selecting over several channels. To select, use combinators
+//! of futures. For example, poll the futures of two `recv` calls in one `poll_fn`.
 
 #[cfg(feature = "stream")]
 mod stream;
@@ -52,7 +52,8 @@ struct Place<T> {
     /// The position at which this place can be written next. If the stamp is one greater than a
     /// position, the place can be read at that position.
     ///
-    /// Stored with release after the message was moved in or out, and loaded with acquire before.
+    /// It is stored with release after a message was moved in or out, and loaded with acquire
+    /// before.
     stamp: AtomicU64,
     /// The message. It belongs to the thread whose claim matches the stamp.
     message: UnsafeCell<MaybeUninit<T>>,
@@ -74,10 +75,10 @@ struct Claim<'a, T> {
 }
 
 struct Ring<T> {
-    /// The next position to write, and the flags. Exchanged with acquire and release, so that
+    /// The next position to write, and the flags. It is exchanged with acquire and release, so that
     /// setting the flag and all claims happen in one order.
     tail: CachePadded<AtomicU64>,
-    /// The next position to read, and a flag. Uses the same orderings as `tail`.
+    /// The next position to read, and a flag. It uses the same orderings as `tail`.
     head: CachePadded<AtomicU64>,
     places: Box<[Place<T>]>,
     /// The bits of a word below the lap.
@@ -199,7 +200,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns whether no message is published at this value of `head`, and none will be.
+    /// Returns whether the channel is closed and empty at this value of `head`, so that no message
+    /// will be published there.
     fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0

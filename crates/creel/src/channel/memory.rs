@@ -1,6 +1,6 @@
 //! The memory of the channels with one sender and one receiver. A thread that runs a pool's tasks
-//! allocates such a channel in the heap of its local scheduler, which also contains tasks, unless
-//! the channel is larger than 256 bytes. Any other channel comes from the allocator of the program.
+//! allocates a channel of up to 256 bytes in the heap of its local scheduler, which also contains
+//! tasks. Any other channel comes from the allocator of the program.
 //!
 //! The state word of the channel records which of the two was used.
 

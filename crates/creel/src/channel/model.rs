@@ -1,5 +1,5 @@
-//! Loom models: they explore every interleaving of small channel programs up to a bound, and check
-//! every access to a message and every wake-up.
+//! Models of the channels for loom. Each of them is a small program, of which loom runs every
+//! interleaving up to a bound. Loom checks every access to a message, and that no wake-up is lost.
 
 use super::{RecvError, TryRecvError, bounded, oneshot, spsc};
 use loom::future::block_on;

@@ -20,13 +20,13 @@ use std::task::{Context, Poll};
 
 /// The sender has finished. It will not access the channel again, and the receiver frees it.
 const DONE: u64 = 1;
-/// The sender has left a message. Never set without `DONE`.
+/// The sender has left a message. This bit is never set without `DONE`.
 const VALUE: u64 = 1 << 1;
-/// The receiver's waker is stored. It belongs to the thread that clears this bit. Never set
-/// together with `DONE`.
+/// The receiver's waker is stored. It belongs to the thread that clears this bit. The bit is never
+/// set together with `DONE`.
 const WAITING: u64 = 1 << 2;
-/// The receiver has been dropped, and the sender frees the channel. Never set together with `DONE`
-/// or `WAITING`.
+/// The receiver has been dropped, and the sender frees the channel. This bit is never set together
+/// with `DONE` or `WAITING`.
 const RX_GONE: u64 = 1 << 3;
 
 /// How the receiver registers its waker.

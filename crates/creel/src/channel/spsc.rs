@@ -30,10 +30,10 @@ use std::task::{Context, Poll};
 /// sender.
 const FULL: u64 = 1;
 /// The receiver's waker is stored. It belongs to the thread that clears this bit. The handoff
-/// belongs to the sender. Never set together with `FULL` or `HANDED`.
+/// belongs to the sender. This bit is never set together with `FULL` or `HANDED`.
 const RX_WAITING: u64 = 1 << 1;
-/// The sender's waker is stored. It belongs to the thread that clears this bit. Never set without
-/// `FULL`.
+/// The sender's waker is stored. It belongs to the thread that clears this bit. The bit is never
+/// set without `FULL`.
 const TX_WAITING: u64 = 1 << 2;
 /// The sender has been dropped. Once `RX_GONE` is set as well, the channel is freed.
 const TX_GONE: u64 = 1 << 3;
@@ -112,8 +112,8 @@ pub struct Sender<T> {
 #[derive(Debug)]
 pub struct Receiver<T> {
     inner: NonNull<Inner<T>>,
-    /// Whether the message has been taken out of the handoff. Only meaningful while `HANDED` is
-    /// set.
+    /// Whether the message has been taken out of the handoff. It has a meaning only while `HANDED`
+    /// is set.
     taken: bool,
 }
 

@@ -38,10 +38,10 @@ const NONE: usize = usize::MAX;
 
 struct List {
     slots: Vec<Slot>,
-    /// The two ends of the list.
+    /// The indices of the first and the last waiter.
     first: usize,
     last: usize,
-    /// The first of the free slots, which are linked by `after`.
+    /// The index of the first free slot. The free slots are linked by `after`.
     free: usize,
     next_id: u64,
 }
@@ -139,7 +139,8 @@ impl Waiters {
         f(&mut list)
     }
 
-    /// Adds the waiter, or replaces its waker if it still waits, and then calls `raise`.
+    /// Adds the waiter, or replaces its waker if it still waits. Then calls `raise` under the lock,
+    /// which sets the channel's flag.
     pub(super) fn add(&self, ticket: &mut Option<Ticket>, waker: &Waker, raise: impl FnOnce()) {
         let fresh = StoredWaker::new(waker);
         let old = self.with(|list| {
@@ -157,8 +158,8 @@ impl Waiters {
         drop(old);
     }
 
-    /// Takes out the first waiter, which the caller must wake. Calls `lower` if the list is then
-    /// empty.
+    /// Takes out the first waiter, which the caller must wake. If the list is then empty, calls
+    /// `lower` under the lock, which clears the channel's flag.
     pub(super) fn pop(&self, lower: impl FnOnce()) -> Option<StoredWaker> {
         self.with(|list| {
             let first = list.pop_front();
@@ -169,7 +170,8 @@ impl Waiters {
         })
     }
 
-    /// Calls `lower`, takes all waiters out, and wakes them in order, as a part of `woken`.
+    /// Calls `lower`, takes all waiters out, and wakes them in order. The series `woken` keeps the
+    /// first panic of a waker, so that all waiters are woken.
     pub(super) fn wake_all(&self, woken: &mut RunAll, lower: impl FnOnce()) {
         let mut all = self.with(|list| {
             lower();

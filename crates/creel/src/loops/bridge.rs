@@ -48,7 +48,7 @@ impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
     ///
     /// # Safety
     ///
-    /// It is a `Core` of these types that begins with the shared job, and it is alive.
+    /// `shared_job` is the first field of a `Core` with these type parameters, which is alive.
     unsafe fn run(shared_job: NonNull<SharedJob>, _: &dyn Fn() -> bool) -> bool {
         // SAFETY: Validity: the caller promises that this is a `Core` that begins with the shared
         // job, and that it is alive. Aliasing: it is only shared, and everything that changes in it
@@ -105,8 +105,8 @@ fn shared_job<C: Sync>(core: &C) -> NonNull<SharedJob> {
 struct Results<R> {
     /// The number of the first item in `slots`.
     first: usize,
-    /// One entry per item, in the order in which the items were pulled. It is `None` until the item
-    /// is done.
+    /// The results, in the order in which their items were pulled. An entry is `None` until its
+    /// item is done.
     slots: VecDeque<Option<R>>,
 }
 

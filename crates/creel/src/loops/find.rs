@@ -195,7 +195,8 @@ impl Pool {
         items: I,
         f: impl Fn(ItemOf<'_, I>) -> bool + Sync,
     ) -> Option<usize> {
-        // Relaxed, because the end of the loop is ordered after everything that was done in it.
+        // Relaxed is enough, because the end of the loop is ordered after everything that was done
+        // in it.
         let found = AtomicUsize::new(usize::MAX);
         self.walk(items, |hand, range, _| {
             for index in range {

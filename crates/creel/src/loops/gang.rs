@@ -28,7 +28,8 @@ use crate::{
 use crossbeam_utils::CachePadded;
 use std::{fmt, marker::PhantomData, panic::resume_unwind, ptr, sync::Arc};
 
-/// The time for which an adaptive member spins. It is about ten times the cost of a sleep.
+/// The time for which a member spins if the pool's wait is `Adaptive`. It is about ten times the
+/// cost of a sleep.
 const SPIN_NS: u64 = 100_000;
 /// If two readings of the clock are this far apart, the thread was preempted between them.
 const PREEMPTED_NS: u64 = 400_000;
@@ -114,18 +115,19 @@ struct Region {
 }
 
 struct State {
-    /// The number of regions so far, or [`END`]. `SeqCst`, as explained above. The store that
-    /// publishes a region releases `region`.
+    /// The number of regions so far, or [`END`]. It is `SeqCst`, as the module's documentation
+    /// explains. The store that publishes a region releases `region`.
     epoch: CachePadded<AtomicU64>,
-    /// Written by the leader while `pending` is 0. Read by members between the epoch that they see
-    /// and their decrement of `pending`.
+    /// The leader writes it while `pending` is 0. A member reads it after it has seen the new epoch
+    /// and before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
     /// gang, until they have run the region, and until they have left the gang. A decrement
     /// releases what the member has written.
     pending: CachePadded<AtomicUsize>,
     barrier: CachePadded<Barrier>,
-    /// The number of members that never joined the gang. Relaxed, because `pending` orders it.
+    /// The number of members that never joined the gang. Relaxed is enough, because `pending`
+    /// orders it.
     absent: AtomicUsize,
     /// The number of threads that sleep or are about to sleep.
     sleepers: AtomicUsize,
@@ -133,7 +135,7 @@ struct State {
     places: Vec<CachePadded<Mutex<Option<Waiter>>>>,
     panic: FirstPanic,
     spin_ns: u64,
-    /// The time until which no member spins. Relaxed, because it is only a hint.
+    /// The time until which no member spins. Relaxed is enough, because it is only a hint.
     quiet_until_ns: AtomicU64,
 }
 
@@ -343,7 +345,8 @@ pub struct Gang {
 pub struct Member<'a> {
     state: &'a State,
     index: usize,
-    /// A member stays on its thread, because each waits in a place of its own.
+    /// Makes the type neither `Send` nor `Sync`. A member stays on its thread, because each member
+    /// waits in a place of its own.
     not_send: PhantomData<*const ()>,
 }
 
@@ -398,7 +401,8 @@ impl Pool {
             Wait::Adaptive | Wait::Park | Wait::Throttle(_) => 0,
         };
         let state = Arc::new(State::new(members, spin_ns));
-        // From here on, dropping the gang ends what has begun.
+        // From here on, dropping `gang` ends the members that have joined so far, also if we return
+        // an error.
         let gang = Gang {
             state: Arc::clone(&state),
             pool: self.clone(),
@@ -554,7 +558,8 @@ impl Member<'_> {
 
 impl Drop for Gang {
     fn drop(&mut self) {
-        // The child of a fork has none of the members' threads.
+        // A process that was forked from this one has none of the members' threads, so it must not
+        // wait for them.
         if self.pool.shared().slots.is_forked() {
             return;
         }
@@ -564,7 +569,8 @@ impl Drop for Gang {
         state.pending.store(came - 1, Ordering::Relaxed);
         state.epoch.swap(END, Ordering::SeqCst);
         state.changed();
-        // A worker of the gang leaves after it has dropped the gang.
+        // If a member drops the gang, it leaves only after this drop, so it must not wait for
+        // itself.
         if !self.is_on_member() {
             state.wait_for_members();
         }

@@ -2,13 +2,13 @@
 //!
 //! Each index is passed to one thread, once. The item of a mutable slice at that index therefore
 //! belongs to this thread alone. The code that runs a loop promises this ([`Walk`]), and nothing in
-//! this module checks it again. A slice is only one word of a loop's closure, and we send the
-//! closure to the workers in one cache line.
+//! this module checks it again. We therefore keep only the start of a slice, and not its length. A
+//! slice is then only one word of the loop's closure, which we send to the workers in one cache
+//! line.
 //!
 //! Two traits describe what a closure receives, at an index ([`HasItem`]) and for a chunk of
-//! indices ([`HasChunk`]). They have a lifetime each, because a closure may keep the items of a
-//! slice for as long as the slice is borrowed, but may use a worker's scratch during one visit
-//! only.
+//! indices ([`HasChunk`]). Each of them has a lifetime. A closure may keep the items of a slice for
+//! as long as the slice is borrowed. However, it may use a worker's scratch during one visit only.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -163,11 +163,11 @@ pub(super) use sealed::{Count, Sections, Walk, WalkChunks};
 pub(super) mod sealed {
     use super::{HasChunk, HasItem, Range};
 
-    /// The sections of a loop. One thread visits a section, in order.
+    /// The sections that a loop is cut into. One thread visits the units of a section, in order.
     #[derive(Clone, Copy)]
     pub struct Sections {
         pub(in crate::loops) count: usize,
-        /// The maximum number of threads that visit them.
+        /// The maximum number of threads that visit the sections.
         pub(in crate::loops) threads: usize,
     }
 
@@ -189,31 +189,33 @@ pub(super) mod sealed {
         type Base: Sync;
         /// The state that one thread needs to visit some units.
         type Hand;
-        /// Whether they have a length of their own. Otherwise they take the length of the other
-        /// parts of the tuple.
+        /// Whether the items have a length of their own. For example, a slice has one, but a
+        /// scratch does not, and takes the length of the other parts of the tuple.
         const COUNTED: bool;
-        /// Whether they have separate data for each section of the loop.
+        /// Whether the items have separate data for each section of the loop. For example, an
+        /// outbox has a row of buckets per section.
         const IN_SECTIONS: bool = false;
-        /// Whether one item is as much work as many items of a slice.
+        /// Whether one item is as much work as many items of a slice. For example, a tile is.
         const COARSE: bool = false;
 
-        /// Adds their length to `count`.
+        /// Adds the number of items to `count`.
         fn count(&self, count: &mut Count);
 
-        /// Returns the maximum number of workers that can visit them.
+        /// Returns the maximum number of workers that can visit the items.
         fn most(&self) -> usize {
             usize::MAX
         }
 
-        /// Returns whether they have measured that one thread visits them faster than several.
+        /// Returns whether one thread visits the items faster than several, as far as this has been
+        /// measured. Only an outbox measures it.
         fn prefers_one_thread(&self) -> bool {
             false
         }
 
-        /// Prepares them for a loop of these sections.
+        /// Prepares the items for a loop of these sections.
         fn open(self, sections: Sections) -> Self::Base;
 
-        /// Returns what the thread `who` needs to visit units of this section.
+        /// Returns the hand with which the thread `who` visits units of this section.
         ///
         /// # Safety
         /// While the hand is in use, no other thread uses the same `who` or the same section. `who`
@@ -233,7 +235,8 @@ pub(super) mod sealed {
     /// Does the same as [`Walk`], for chunks.
     ///
     /// # Safety
-    /// As for [`Walk`].
+    /// If the callers obey the rules of these functions, no two threads receive the same item at
+    /// the same time.
     pub unsafe trait WalkChunks: Walk + for<'x> HasChunk<'x> {
         /// Returns the chunk with this range of indices.
         ///

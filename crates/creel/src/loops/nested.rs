@@ -1,7 +1,7 @@
 //! A loop that the caller runs in blocks, and that idle workers can help with.
 //!
-//! We run a loop like this if the pool is already running another loop, or if one of its workers is
-//! running user code and would leave its share to the caller.
+//! We run a loop like this in two cases. Either the pool is already running another loop, or one of
+//! its workers is running user code and would leave its share to the caller.
 //!
 //! The caller first forks one closure for each further thread, and then takes one block after
 //! another. A thread that steals such a closure does the same. If no worker is idle, nobody steals
@@ -29,8 +29,8 @@ struct Nested<'a> {
     /// Whether each block is a single unit.
     few: bool,
     even: Even,
-    /// The next block that no thread has claimed. Relaxed, because the end of each join orders what
-    /// the blocks write.
+    /// The next block that no thread has claimed. Relaxed is enough, because the end of each join
+    /// orders what the blocks write.
     next: AtomicUsize,
     /// The maximum number of threads.
     most: usize,
@@ -84,7 +84,7 @@ impl Nested<'_> {
                 return;
             }
             // The first claims are larger, because each claim has a cost. However, if there are few
-            // units, they may be long, or wait for each other.
+            // units, we claim them one by one, because they may be long, or wait for each other.
             let more = match self.few {
                 true => 1,
                 false => ((self.blocks - next) / (2 * self.most)).max(1),

@@ -35,7 +35,8 @@ const RANGES_MAX: usize = 64;
 /// The number of ranges for each thread. With many more of them, the ends of the buckets push each
 /// other out of the first cache. With fewer of them, the threads cannot divide them evenly.
 const RANGES_PER_THREAD: usize = 8;
-/// The limits of the number of receivers in a range. The maximum keeps a range in the cache.
+/// The limits of the number of receivers in a range. The maximum keeps a range in the cache. If
+/// there are more receivers than `RANGES_MAX` such ranges can hold, the ranges are longer.
 const RECEIVERS_MIN: usize = 1024;
 const RECEIVERS_MAX: usize = 16 * 1024;
 
@@ -63,8 +64,8 @@ const RECEIVERS_MAX: usize = 16 * 1024;
 /// ```
 #[derive(Debug)]
 pub struct Outbox<M> {
-    /// The buckets, section by section, and range by range within a section. An entry is the
-    /// receiver's place in the range, and the message.
+    /// The buckets. Those of a section follow each other, with one bucket per range. An entry is
+    /// the receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
     /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
     /// are 0 until a loop uses the outbox.

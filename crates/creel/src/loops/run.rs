@@ -96,7 +96,7 @@ impl Pool {
 
     /// Returns whether no worker of the loop, except the caller, was running user code other than a
     /// share of the pool's loop a moment ago. This is only a hint. If a worker starts to run user
-    /// code afterwards, we notice it after the loop has been published (`places.rs`).
+    /// code afterwards, we notice it after the loop has been published (`protocol/places.rs`).
     fn others_idle(&self, slots: usize) -> bool {
         let busy = |index: &usize| self.shared.slots.at(*index).is_elsewhere();
         match (0..slots).find(busy) {
@@ -285,12 +285,13 @@ impl Loop<'_> {
             false => join(),
         };
         slot.spans.record(Doing::Loop, traced);
-        // A worker of this rank has others below it in the tree by which a loop wakes.
+        // Whether the worker of this rank has to wake others (`protocol/wake_tree.rs`).
         let is_inner = |rank: &usize| wake_tree::children(*rank, self.slots).next().is_some();
         let mut inner = (1..self.slots).filter(is_inner);
         if cold && inner.any(|rank| loops.shares.at((who + rank) % self.slots).is_unseen(call)) {
-            // This worker has not woken the workers below it. If a later call does not have the
-            // flag `WAKE`, it does not wake them for that call either.
+            // One of these workers has not seen this call, so it has not woken the workers below
+            // it. It would not wake them for a later call without the flag `WAKE` either. Therefore
+            // the next loop must wake the workers again.
             cache.awake = 0;
         }
         (mailbox.panic.take(), straggler)
@@ -325,8 +326,8 @@ impl Loop<'_> {
     }
 
     /// Ensures that no worker other than worker 0 is pinned to the CPU that the caller runs on. We
-    /// only do this if the caller seems to stay there, because it is not worth it for two callers
-    /// that take turns, or for a caller that the OS keeps moving.
+    /// only do this if the caller seems to stay there. It is not worth it for two callers that take
+    /// turns, or for a caller that the OS keeps moving.
     fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();

@@ -1,8 +1,8 @@
 //! Scopes: you spawn closures that borrow, and the scope waits for all of them.
 //!
 //! When [`Pool::scope`] returns, each closure that was spawned in it has run. The scope is a shared
-//! job (`shared_jobs.rs`), so that idle workers help. The waiting caller helps as well, so a scope
-//! makes progress even if no worker is free. `scope/core.rs` explains where the jobs are.
+//! job (`protocol/shared_jobs.rs`), so that idle workers help. The waiting caller helps as well, so
+//! a scope makes progress even if no worker is free. `scope/core.rs` explains where the jobs are.
 
 mod core;
 mod job;

@@ -10,8 +10,9 @@ use std::{fmt, iter::FusedIterator, ops::Range, vec};
 /// its own cache lines.
 ///
 /// A loop uses at most as many workers as the scratch has values. Which items share a value depends
-/// on the workers. If the result of your program must not depend on them, only keep temporary data
-/// in the scratch, or combine the values with an operation for which the order does not matter.
+/// on the workers. If the result of your program must not depend on the workers, only keep
+/// temporary data in the scratch. Alternatively, combine the values with an operation for which the
+/// order does not matter.
 ///
 /// ```
 /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -306,7 +306,8 @@ impl Pool {
                 g(&mut hand, range, who);
             });
         }
-        // Units of other loops than sticky ones may wait for each other.
+        // Only a sticky loop may choose to run on one thread, because the units of other loops may
+        // wait for each other.
         let most = match self.balance == Balance::Sticky && items.prefers_one_thread() {
             true => 1,
             false => most,

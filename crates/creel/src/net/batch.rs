@@ -120,7 +120,7 @@ pub struct Received {
 pub(super) struct Slot {
     pub(super) len: usize,
     /// The length of each datagram in the slot except the last one, if the kernel merged several
-    /// datagrams. Otherwise 0.
+    /// datagrams. Otherwise it is 0.
     pub(super) segment: usize,
     pub(super) from: SocketAddr,
     pub(super) truncated: bool,

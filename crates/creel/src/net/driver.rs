@@ -18,10 +18,11 @@
 //!   which means again and again while there is something to read. For example, a task that has
 //!   received one datagram then needs no failing system call to find out that it was the last one.
 //! - In all other cases, the poller reports a socket by *edge*, which means once for each arrival.
-//!   If it does not support edges, it reports the socket once each time the socket is armed. There
-//!   are three such cases: pools with several workers (because workers steal tasks from each
-//!   other), sockets on which a task has waited to write, and streams (because a short read already
-//!   says that there is no more).
+//!   If it does not support edges, it reports the socket once each time the socket is armed. We use
+//!   edges if the pool has several workers, because workers steal tasks from each other. We also
+//!   use them for sockets on which a task has waited to write, and for streams, because a short
+//!   read already says that there is no more. We switch a socket that no task reads to edges as
+//!   well. Systems with kqueue never use levels (`poller/portable.rs`).
 //!
 //! # The end of a driver
 //!
@@ -57,23 +58,24 @@ pub(crate) struct Driver {
     /// The poller. We create it with the first socket, so that a pool without sockets uses no file
     /// descriptor. It is `None` again once the driver has ended.
     poller: RwLock<Option<Arc<Poller>>>,
-    /// Whether the driver has ended, so that no socket can be added any more. Set before `sources`
-    /// and `poller` are emptied, and checked under their locks by threads that add to them.
+    /// Whether the driver has ended, so that no socket can be added any more. It is set before
+    /// `sources` and `poller` are emptied. A thread that adds to one of them checks it under the
+    /// lock of that field.
     ended: AtomicBool,
     sources: Mutex<Sources>,
     /// The number of entries in `sources`, so that a check does not need the lock.
     registered: AtomicUsize,
-    /// Held by the worker that polls or sleeps in the poller.
+    /// The worker that polls or sleeps in the poller holds this lock.
     asking: Mutex<Asking>,
-    /// The number of polls that have finished. Relaxed, and counted under `asking`, because a
-    /// reader only wants to know whether there was a new one.
+    /// The number of polls that have finished. It is counted under the lock `asking`. Relaxed is
+    /// enough, because a reader only wants to know whether there was a new poll.
     attended: AtomicU64,
     /// The waker of a worker that will poll.
     sleeper_waker: Mutex<Option<Waker>>,
-    /// Whether the pool has one worker. Relaxed, because a stale value is also correct.
+    /// Whether the pool has one worker. Relaxed is enough, because a stale value is also correct.
     alone: AtomicBool,
-    /// Whether an operation has left it to the next poll to find out if there is more. Relaxed,
-    /// because if a worker misses it, the operation waits until that worker polls anyway.
+    /// Whether an operation has left it to the next poll to find out if there is more. Relaxed is
+    /// enough. If a worker misses it, the operation only waits until that worker polls anyway.
     unsure: AtomicBool,
 }
 
@@ -119,7 +121,8 @@ impl Driver {
     }
 
     /// Wakes a sleeping worker, or starts one that has no thread, if no worker is polling or
-    /// sleeping in the poller. Called after a socket was added, and when a worker's thread ends.
+    /// sleeping in the poller. It is called after a socket was added, and when a worker's thread
+    /// ends.
     pub(super) fn wake_if_unattended(&self) {
         if self.is_unattended() {
             let waker = lock(&self.sleeper_waker).clone();

@@ -34,9 +34,8 @@ thread_local! {
 /// The part of a task's poll budget that one system call uses.
 const SYSTEM_CALL: i64 = 2;
 
-/// One in this number of operations on sockets that are reported by level gives way, even if the
-/// socket receives a burst. Otherwise a peer that sends as fast as the task reads would delay other
-/// tasks and timers.
+/// On sockets that are reported by level, one in this number of operations gives way, even during a
+/// burst. Otherwise a peer that sends as fast as the task reads would delay other tasks and timers.
 ///
 /// To give way, the operation waits for the next poll of the driver, which finds out whether there
 /// is more. In a throttled pool, that poll happens in the same quantum. This is why we do not rely
@@ -319,13 +318,13 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok(())
     }
 
-    /// Returns the place of the socket in its driver, unless that driver has ended. Otherwise
-    /// registers the socket with the driver of this thread, and returns the new place.
+    /// Returns the place of the socket in its driver. If it has no place, or if that driver has
+    /// ended, this registers the socket with the driver of this thread, and returns the new place.
     ///
     /// # Errors
     ///
-    /// Returns an error if the driver of this thread has ended as well, or if the operating system
-    /// cannot create a poller.
+    /// Returns an error if the driver of this thread has ended, or if the operating system cannot
+    /// create a poller.
     #[track_caller]
     fn take_place<'a>(
         &self,

@@ -5,8 +5,9 @@
 //! needs, and we pass exactly that number to the system. Each header points to memory of a slice
 //! whose bounds were checked, and never to an address or a length that we computed ourselves.
 //!
-//! Consecutive datagrams become one message that the kernel splits if they are adjacent in memory,
-//! have the same length (the last one may be shorter) and have the same destination.
+//! Consecutive datagrams become one message, which the kernel splits, under three conditions. They
+//! are adjacent in memory, they have the same destination, and they have the same length, except
+//! that the last one may be shorter.
 //!
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
 

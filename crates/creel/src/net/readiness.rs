@@ -21,9 +21,9 @@ use std::task::{Context, Poll, Waker};
 #[derive(Default)]
 pub(super) struct Readiness {
     ready: AtomicBool,
-    /// Whether a poller reports this direction. Changed while the lock of the source's place is
-    /// held. Set before the poller reports the direction, and cleared before the end of the driver
-    /// wakes the waiting tasks.
+    /// Whether a poller reports this direction. It is changed only under the lock of the source's
+    /// place. It is set before the poller reports the direction. It is cleared before the end of
+    /// the driver wakes the waiting tasks.
     pub(super) armed: AtomicBool,
     /// A copy of the round of `waiters`, so that a check does not need the lock. The waiter of a
     /// ticket with a different round has been woken.
@@ -47,7 +47,7 @@ struct Waiters {
 
 enum Slot {
     Waits(StoredWaker),
-    /// A free place, and the next free place.
+    /// A free place, with the index of the next free place.
     Free(Option<usize>),
 }
 
@@ -61,10 +61,11 @@ pub(super) struct Ticket {
 
 /// The way in which an operation waits.
 pub(super) enum Waiting<'a> {
-    /// It waits until its future is dropped, which owns the ticket.
+    /// The operation has a ticket, which its future owns. It stops waiting when the future is
+    /// dropped.
     Ticket(&'a mut Option<Ticket>),
-    /// It waits until another operation waits in this way in the same direction, because we do not
-    /// learn when such a future is dropped.
+    /// The operation has no ticket, because we do not learn when such a future is dropped. It waits
+    /// until another operation without a ticket waits in the same direction and takes its place.
     Nameless,
 }
 
@@ -301,8 +302,8 @@ mod tests {
             crowd.wait(2);
             assert_eq!(crowd.event(), [0, 1, 1, 1]);
             assert_eq!(crowd.readiness.waiting(), 0);
-            // Their tickets belong to a round that has passed, so other waiters have their places
-            // now.
+            // The tickets of the woken waiters belong to a round that has passed, so other waiters
+            // may have their places now.
             crowd.wait(0);
             crowd.give_up(1);
             crowd.give_up(2);

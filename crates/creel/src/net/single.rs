@@ -58,9 +58,9 @@ pub(super) fn receive_pieces<'a>(
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Ok((filled, Left::Nothing));
             }
-            // For example, the system reports that a datagram which we sent has reached no one. We
-            // return the datagrams that were received before this report, so the report itself is
-            // lost. There may be more datagrams after it.
+            // This call has failed, for example because the system reports that a datagram which we
+            // sent has reached no one. We return the datagrams that were received before, so the
+            // error itself is lost. There may be more datagrams after it.
             Err(_) => return Ok((filled, Left::Unknown)),
         }
     }

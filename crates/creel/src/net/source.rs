@@ -28,15 +28,15 @@ pub(super) struct Source<S: ?Sized> {
     /// Whether the poller reports the read direction by level, which means in each poll while
     /// there is something to read. Otherwise it reports each arrival once.
     pub(super) level: AtomicBool,
-    /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed, because it
-    /// is stored before the socket is added to the poller or its mode there changes.
+    /// Whether a report disarms the socket, so that a wait must arm it again. Relaxed is enough,
+    /// because it is stored before the socket is added to the poller or its mode there changes.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
     /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only
     /// the end of the stream can follow.
     pub(super) streams: bool,
-    /// Whether the poller has reported the end of the stream, or may have. Relaxed, because it is
-    /// set before the flag that a read checks first.
+    /// Whether the poller has reported the end of the stream, or may have. Relaxed is enough,
+    /// because it is set before the flag that a read checks first.
     ended: AtomicBool,
     /// The driver with which the socket is registered. When a driver ends, it takes this place
     /// away, and the next operation that has to wait finds a new one. The lock is held while the

@@ -2,10 +2,10 @@
 //!
 //! Such a worker is *away*. It polls no task of its own pool, fires no timer and polls no sockets.
 //! Therefore, pools whose workers wait for each other in a ring would wait for ever. While all
-//! workers of a pool are away, one of them checks every [`WATCHDOG_INTERVAL`] whether the pool has
-//! work. If it has, the worker starts a *substitute*. This is a thread that runs the work that is
-//! stranded behind the workers, as the watchdog does for a stuck worker. The substitute ends when a
-//! worker is back.
+//! workers of a pool are away, at least one of them checks every [`WATCHDOG_INTERVAL`] whether the
+//! pool has work. If it has, the worker starts a *substitute*. This is a thread that runs the work
+//! that is stranded behind the workers, as the watchdog does for a stuck worker. The substitute
+//! ends when a worker is back.
 //!
 //! The substitute is not a worker. Work that is bound to a worker still waits for this worker.
 //! Examples are a task of `spawn_on` or `spawn_local`, and a `run_on` from a thread that is not a
@@ -37,10 +37,11 @@ use std::{
 /// Counts the workers of a pool that are away.
 #[derive(Default)]
 pub(super) struct Absent {
-    /// The number of workers that are away. `SeqCst`, so that if two workers leave at the same
-    /// time, one of them sees that both are away.
+    /// The number of workers that are away. It is `SeqCst`, because if two workers leave at the
+    /// same time, at least one of them must see that both are away.
     workers: AtomicUsize,
-    /// Whether there is a substitute. `SeqCst`, because accesses are rare.
+    /// Whether there is a substitute. It is `SeqCst`, which costs nothing noticeable, because
+    /// accesses are rare.
     substituted: AtomicBool,
 }
 
@@ -55,8 +56,8 @@ thread_local! {
 pub(super) struct Away {
     /// The thread's own pool, if the thread is a worker.
     own: Option<Arc<Shared>>,
-    /// Whether this is counted as away. False in a `block_on` inside another one, because the outer
-    /// one is counted already.
+    /// Whether this is counted as away. It is false in a `block_on` inside another one, because the
+    /// outer one is counted already.
     counts: bool,
     since: Instant,
 }

@@ -117,7 +117,7 @@ pub struct PoolBuilder {
     pub(super) balance: Balance,
     pub(super) clock: Clock,
     observe: Observe,
-    /// The seed of the deterministic mode. `None` for an ordinary pool.
+    /// The seed of the deterministic mode. It is `None` for an ordinary pool.
     pub(super) seed: Option<u64>,
     pub(super) hooks: Hooks,
 }

@@ -5,8 +5,8 @@
 //! | [`Pool::handle`] | does not keep the workers alive |
 //! | [`Pool::with_balance`], [`Pool::with_max_workers`], [`Pool::with_site`] | its loops have a different balance, maximum number of workers, or key |
 //!
-//! The second row contains views. A view of an owner is an owner as well. A view of a handle is a
-//! handle.
+//! The pools of the second row are called *views*. A view of a pool that keeps its workers alive
+//! does so as well. A view of a handle is a handle.
 
 use super::{Balance, Owner, Pool, shared::Shared};
 use crate::{

@@ -85,16 +85,16 @@ use std::{fmt, mem, sync::Arc, time::Duration};
 /// ```
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
-    /// How loops that are called through this value are balanced. It differs from the pool's own
-    /// setting after [`with_balance`](Self::with_balance).
+    /// The balance of loops that are called through this value. It differs from the pool's own
+    /// setting if [`with_balance`](Self::with_balance) created this value.
     pub(crate) balance: Balance,
-    /// The maximum number of workers of loops that are called through this value. It is lower than
-    /// the number of workers after [`with_max_workers`](Self::with_max_workers).
+    /// The maximum number of workers of loops that are called through this value. It is a limit if
+    /// [`with_max_workers`](Self::with_max_workers) created this value, and otherwise `usize::MAX`.
     pub(crate) most: usize,
-    /// The number under which loops that are called through this value are learned, or 0. See
-    /// [`with_site`](Self::with_site).
+    /// The number that [`with_site`](Self::with_site) adds to the key under which the pool
+    /// remembers a loop. It is 0 by default.
     pub(crate) site: u64,
-    /// Keeps the workers alive. `None` for a handle.
+    /// Keeps the workers alive. It is `None` for a handle.
     owner: Option<Arc<Owner>>,
 }
 
@@ -102,7 +102,8 @@ pub struct Pool {
 /// earlier if one of them is shut down.
 #[derive(Default)]
 struct Owner {
-    /// Whether the end has begun. Relaxed, because the flag only decides which thread runs the end.
+    /// Whether the end has begun. Relaxed is enough, because the flag only decides which thread
+    /// runs the end.
     ended: AtomicBool,
 }
 

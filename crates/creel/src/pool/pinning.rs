@@ -46,7 +46,8 @@ struct World {
 /// The places of the workers of one pool.
 #[derive(Debug)]
 pub(crate) struct Pinning {
-    /// `None` if the system does not report its CPUs. No worker is pinned in that case.
+    /// The world of the pool. It is `None` if the system does not report its CPUs. No worker is
+    /// pinned in that case.
     world: Option<Arc<World>>,
     /// The placement that the program requested. `None` means `Unpinned` until the first loop,
     /// session or gang, and `Cores` from then on.
@@ -151,8 +152,9 @@ impl Available {
         };
         let (workers, pus) = match &world {
             Some(world) => {
-                // We round a quota up. For example, with a quota of 1.5 CPUs, two threads that are
-                // throttled a quarter of the time do half as much work again as one thread.
+                // We round a quota up. For example, with a quota of 1.5 CPUs, two threads are
+                // throttled for a quarter of the time, but still do 1.5 times as much work as one
+                // thread.
                 let whole = Budget::rounded(&world.machine, Rounding::Ceil);
                 let limits = whole.limits().iter();
                 let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);

@@ -11,22 +11,24 @@
 //! period after the late one.
 //!
 //! In each period, a worker spins for at most two leads, and a lead is at most an eighth of the
-//! period. After a miss, it does not spin before a loop has been called again.
+//! period. After a miss, it does not spin for the next loop before a loop has been called again.
 
 /// Calls that are closer to each other than this belong to one frame.
 const PERIOD_MIN_NS: u64 = 500_000;
 const PERIOD_MAX_NS: u64 = 100_000_000;
 /// An even distance adds one to the trust in a rhythm. Any other distance subtracts two if the
-/// trust is above `TRUST_MIN`. Otherwise it sets the trust to 0 and becomes the new period. A miss
-/// also subtracts two. There is a rhythm if the trust is at least `TRUST_MIN`.
+/// trust is above `TRUST_MIN`. Otherwise, and if it is longer than `PERIOD_MAX_NS`, it sets the
+/// trust to 0 and becomes the new period. A miss also subtracts two. There is a rhythm if the trust
+/// is at least `TRUST_MIN`.
 const TRUST_MIN: u32 = 3;
 const TRUST_MAX: u32 = 8;
-/// The lead is how much earlier than the expected call the alarm is set. It must be larger than the
-/// delay of alarms, which are late by 50 µs or more because of the kernel's timer slack.
+/// The lead is how much earlier than the expected call the alarm is set. It must be longer than the
+/// delay of an alarm, which is 50 µs or more because of the kernel's timer slack. The worker learns
+/// it: an alarm that comes too late makes the lead longer, and a long spin makes it shorter.
 const LEAD_FIRST_NS: u64 = 100_000;
 const LEAD_MIN_NS: u64 = 20_000;
 const LEAD_MAX_NS: u64 = 200_000;
-/// The part of the lead that should be left when the call comes.
+/// The duration for which the worker should spin between the alarm and the call.
 const EARLY_NS: u64 = 25_000;
 
 /// The rhythm in which loops end a worker's sleeps, as far as the worker has learned it.

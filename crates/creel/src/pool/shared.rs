@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(crate) timers: Table<Arc<Timers>>,
     /// The sockets that the pool's tasks wait for.
     pub(crate) driver: Arc<Driver>,
-    /// Held while the number of workers changes, because this takes several steps.
+    /// A thread holds this lock while it changes the number of workers, because this takes several
+    /// steps.
     resizing: Mutex<()>,
     pub(crate) pinning: Pinning,
     /// The window through which other programs see the pool.
@@ -58,7 +59,8 @@ pub(crate) struct Shared {
     pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,
-    /// Whether the program chose the number of workers. Relaxed, because it is only reported.
+    /// Whether the program chose the number of workers. Relaxed is enough, because it is only
+    /// reported.
     is_sized: AtomicBool,
 }
 
@@ -167,9 +169,12 @@ impl Shared {
         }
     }
 
-    /// Returns whether the removed worker `index` can end without leaving work behind. This is true
-    /// in three cases: the pool is closing, it has no sockets and no queued tasks that any worker
-    /// may run, or another worker has a thread or can start one.
+    /// Returns whether the removed worker `index` can end without leaving work behind. This is so
+    /// in three cases:
+    ///
+    /// - The pool is closing.
+    /// - It has no sockets, and no queued tasks that any worker may run.
+    /// - Another worker has a thread or can start one.
     pub(super) fn is_served_without(&self, index: usize) -> bool {
         let slots = &self.slots;
         if slots.is_closing() || self.driver.is_empty() && !self.tasks.any_outside() {
@@ -282,8 +287,9 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Usually this has already been done. It is left to do only if the pool ended on one of its
-        // own workers and the system refused a thread to wait for it.
+        // Usually the pool has already released these, and this call does nothing. The exception is
+        // a pool that ended on one of its own workers, if the system refused a thread to wait for
+        // it.
         self.let_go();
     }
 }

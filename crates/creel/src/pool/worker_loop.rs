@@ -155,7 +155,8 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
 /// A pool with more workers than this is large. One search after another would take long to reach
 /// all of them.
 const LARGE: usize = 8;
-/// The number of steals that a worker of a large pool tries in vain, one after another.
+/// A worker of a large pool tries other victims until more than this number of steals in a row have
+/// failed.
 const FAILED_MAX: usize = 16;
 
 /// Steals forks of other threads and runs them. Returns whether it did.
@@ -312,8 +313,8 @@ fn run_inbox(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) ->
     inbox
 }
 
-/// Fires due timers. If none are left, it also checks for ready sockets. Returns whether there were
-/// any.
+/// Fires due timers. If none are left, it also checks for ready sockets. Returns whether a timer
+/// was due or a socket was ready.
 fn react(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace) -> bool {
     let timers = shared.timers.at(slot.index);
     let fired = timers.fire(|due| shared.tasks.run_due(slot, due));

@@ -26,7 +26,7 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The pipe from the standard error of the child.
     pub stderr: Option<ChildStderr>,
-    /// `None` only while it is being dropped.
+    /// The child. It is `None` only while this value is being dropped.
     child: Option<process::Child>,
     status: Option<ExitStatus>,
     /// The descriptor that becomes readable when the child ends. It is `None` if the system has
@@ -204,8 +204,8 @@ impl fmt::Debug for Child {
 #[cfg(target_os = "linux")]
 fn exit_descriptor(child: &process::Child) -> Option<OwnedFd> {
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    // The descriptor is closed when the parent starts another program, because the system sets
-    // `O_CLOEXEC` on it. An old kernel or a filter of system calls may refuse it.
+    // Programs that this process starts do not inherit the descriptor, because the system sets
+    // `O_CLOEXEC` on it. An old kernel or a filter of system calls may refuse to open one.
     pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()
 }
 

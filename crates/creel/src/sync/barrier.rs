@@ -49,7 +49,7 @@ mod pair {
     }
 }
 
-/// A simulated program is sequentially consistent. Only the cost of the rare side is left.
+/// A simulated program is sequentially consistent, so we simulate only the cost of the rare side.
 #[cfg(creel_sim)]
 mod pair {
     /// The cost of the system call, which we estimate.

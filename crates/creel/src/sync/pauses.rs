@@ -33,9 +33,9 @@ use std::{
 
 /// The time for which the same places are slow.
 const EPOCH: Duration = Duration::from_millis(30);
-/// One place in this many is slow.
+/// In most files, one place in this many is slow.
 const SLOW: u64 = 32;
-/// One place in this many is slow in the file that has most of the pauses.
+/// In the file that has most of the pauses, one place in this many is slow.
 const SLOW_IN_FILE: u64 = 2;
 /// The end of the name of the file that has most of the pauses, by default.
 const FILE: &str = "task/lifo.rs";

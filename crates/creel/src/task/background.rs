@@ -99,7 +99,8 @@ impl<F: Future> Future for Background<F> {
     }
 }
 
-/// Returns whether this thread has an ordinary task to run, as far as we can see.
+/// Returns whether this thread has an ordinary task to run. This is a guess, as the module's
+/// documentation explains.
 fn others_wait() -> bool {
     let Some(context) = local::current() else {
         return false;

@@ -169,9 +169,10 @@ impl<'a> BlockOnDriver<'a> {
         self.at.set(None);
         self.tasks.block_on_schedulers.release(block_on_scheduler);
         self.tasks.slots.idle.return_lease(lease);
-        // A thread may have pushed an outside task while no worker was idle. We see that task here
-        // and notify a worker. We ignore the error if no thread can be started, because the next
-        // notification tries again.
+        // While no worker was idle, a thread may have put a task into the injection queue without
+        // notifying a worker. Now the worker of the lease may be notified again, so we check that
+        // queue. We ignore the error if no thread can be started, because the next notification
+        // tries again.
         if self.tasks.outside.len() > 0 {
             let _ = self.tasks.slots.notify_one(0, When::Now);
         }

@@ -26,9 +26,10 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
-/// A scheduler, which puts scheduled tasks into a queue. It is a pool, or a test.
+/// A scheduler, which puts scheduled tasks into a queue. A pool implements it, and so do tests.
 pub(super) trait Schedule: Send + Sync {
-    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
+    /// Queues a task that has just become scheduled without hints, which means that `HINTED` in its
+    /// state word is not set (`state.rs`). Any thread may call this.
     fn schedule(self: Arc<Self>, task: Task);
 }
 
@@ -91,8 +92,8 @@ struct VTable {
     /// Polls the future. Returns true if it is complete. In that case the future is gone and the
     /// output is in its place.
     poll: unsafe fn(Task, &mut Context<'_>) -> bool,
-    /// Drops the future and puts the error of a cancelled task in its place, or the panic of that
-    /// drop.
+    /// Drops the future and puts the error of a cancelled task in its place. If the drop panics,
+    /// this puts the panic there instead.
     cancel: unsafe fn(Task),
     /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),
@@ -101,7 +102,8 @@ struct VTable {
 }
 
 thread_local! {
-    /// The task that this thread polls, as long as no waker has taken its spare reference.
+    /// The task that this thread polls, as long as no waker has taken its spare reference (`SPARE`
+    /// in `state.rs`). It is null otherwise.
     static SPARE: std::cell::Cell<*mut Header> = const { std::cell::Cell::new(ptr::null_mut()) };
 }
 

@@ -48,7 +48,8 @@ struct Member<T> {
     waker: Waker,
 }
 
-/// The numbers of the members to poll, and the waker of the caller that waits for one.
+/// The numbers of the members that must be polled, because they are new or may have ended. `waiter`
+/// is the waker of the caller that waits for a member to end.
 #[derive(Default)]
 struct Ended {
     numbers: VecDeque<usize>,
@@ -192,8 +193,8 @@ impl<T> JoinSet<T> {
         if self.is_empty() {
             return Poll::Ready(None);
         }
-        // We check the budget here, because a member that finds the budget spent would be recorded,
-        // and polled, again and again.
+        // We check the budget here. A member's handle that found the budget spent would wake its
+        // own waker, which records the member again. This loop would then poll it again and again.
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
@@ -207,8 +208,8 @@ impl<T> JoinSet<T> {
                 return Poll::Pending;
             };
             drop(ended);
-            // A number may have been recorded twice, or its member may have gone, or a newer member
-            // may have taken its place.
+            // A number may be out of date: it was recorded twice, its member has gone, or a newer
+            // member has taken its place. A poll of a newer member is harmless.
             let Some(member) = self.members.get_mut(number).and_then(Option::as_mut) else {
                 continue;
             };

@@ -10,8 +10,9 @@ use crate::worker::idle::Search;
 use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
-/// The maximum number of polls between two maintenances, which read the clock, and the time between
-/// them that we aim for, in ns.
+/// `LOOK_POLLS_MAX` is the maximum number of polls between two maintenances of the local scheduler
+/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. They must not follow
+/// each other too closely, because each reads the clock.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
 /// The approximate number of polls after which a task from the injection queue has priority.
@@ -103,9 +104,9 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Wakes with `waker`. If this wakes an idle task of this pool, it runs the task and the tasks
-    /// that follow through the LIFO slot. The woken task itself does not go through the slot,
-    /// because no other worker could have taken it.
+    /// Calls `waker`. If this wakes an idle task of this pool, it runs the task at once, and then
+    /// the tasks that follow through the LIFO slot. The woken task itself need not go through the
+    /// slot, because no other worker could take it from there.
     ///
     /// The pool must have one worker.
     #[inline]
@@ -131,8 +132,8 @@ impl<'a> LocalContext<'a> {
     /// Runs the task in the LIFO slot, and the tasks that it wakes into the slot in turn, up to a
     /// limit.
     ///
-    /// Queued tasks stay queued, even after maintenance, because they may wait for the result of
-    /// everything that is done in this turn.
+    /// This does not run queued tasks, even after maintenance, because they may wait for the result
+    /// of everything that is done in this turn.
     #[inline]
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;

@@ -5,22 +5,22 @@
 //!
 //! | bit | meaning | set by | cleared by |
 //! |---|---|---|---|
-//! | `SCHEDULED` | a thread must poll the task, or drop its future if it is cancelled | the spawn, a wake-up, or a cancellation | the claim |
-//! | `RUNNING` | one thread has claimed the task, and only this thread may access its future | the claim, or a wake-up into a LIFO slot | the end of the poll |
-//! | `HINTED` | the task is scheduled by hints, which are pointers to it in run queues | the spawn, a wake-up, or a poll during which the task was woken | the claim, or a move to another queue |
+//! | `SCHEDULED` | a thread must poll the task, or drop its future if it is cancelled | the spawn, a wake-up, a cancellation, or a move from the LIFO slot to a run queue | the claim, or the end of the last poll |
+//! | `RUNNING` | one thread has claimed the task, and only this thread may access its future | the claim, or a wake-up into a LIFO slot | the end of the poll, or a move from the LIFO slot to a run queue |
+//! | `HINTED` | the task is scheduled by hints, which are pointers to it in run queues | the spawn, a wake-up, a poll during which the task was woken, or a move to a run queue | the claim, or a move to another queue |
 //! | `COMPLETE` | the future is gone. The output is in the cell if `HANDLE` is set | the end of the last poll | nothing |
 //! | `CANCELLED` | the future must be dropped instead of polled again | `abort`, the end of the pool, or the loss of the last reference | nothing |
 //! | `HANDLE` | the join handle is alive, and it takes or drops the output | the spawn | the handle, when it is gone |
 //! | `JOINER` | the handle's waker is in the cell | the handle | the handle, or the step that sets `COMPLETE`. The worker of that step then owns the waker |
 //! | `BOUND` | the task runs on the thread of one worker only. Bits 8 to 23 contain its index | the spawn | nothing |
-//! | `SPARE` | one of the counted references has no owner yet | a wake-up, or the spawn | the end of the poll |
+//! | `SPARE` | one of the counted references has no owner yet | a wake-up, or the spawn | the end of the poll, or a move from a run queue to another queue |
 //!
 //! The upper 32 bits contain the number of references, which are the handle, every waker, and the
 //! spare reference.
 //!
 //! `SCHEDULED`: while the task is not running, a set bit means that the task is in exactly one
-//! place, which is a queue or the hints. While it is running, a set bit means that the running
-//! worker queues it again after the poll.
+//! place. This is either the only queue that holds it, or the hints. While it is running, a set bit
+//! means that the running worker queues it again after the poll.
 //!
 //! `RUNNING`: if a worker whose LIFO slot is empty wakes a task, it claims the task at once. The
 //! task then waits in the slot as `RUNNING`, for that worker or for a thread that steals it from
@@ -51,9 +51,10 @@
 //!
 //! # Orderings
 //!
-//! Every step is acquire and release. A wake-up releases what the waking thread wrote, and the
-//! claim acquires it for the poll. The end of a poll releases the future to the next worker that
-//! polls it. A wake-up that changes no bit still writes the word, for the same reason.
+//! The steps are acquire and release, except where a comment explains a weaker ordering. A wake-up
+//! releases what the waking thread wrote, and the claim acquires it for the poll. The end of a poll
+//! releases the future to the next worker that polls it. A wake-up that changes no bit still writes
+//! the word, for the same reason.
 
 use crate::sync::{AtomicU64, Ordering};
 

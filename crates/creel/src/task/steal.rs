@@ -25,7 +25,7 @@ pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
 /// The shortest time between two notifications for a queue.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// The limit on how often a worker is notified because of a queue.
+/// Limits how often threads notify a worker because of a queue.
 pub(super) struct NotifyLimiter {
     start: Instant,
     /// The time of the last such notification, in ns since `start`. It is only a hint.
@@ -56,7 +56,7 @@ impl NotifyLimiter {
 /// last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
-    // This is only a hint. `notify_one` decides again, and the next maintenance comes soon.
+    // `wanted` is only a hint. `notify_one` decides again, and the next maintenance comes soon.
     let wanted = idle.any_listed() && !idle.is_searching();
     if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
@@ -88,7 +88,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Updates the values in the same memory.
+    /// Replaces the values with the current ones, in the same memory.
     pub(super) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();

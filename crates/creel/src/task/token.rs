@@ -41,8 +41,9 @@ pub struct CancellationToken {
 
 #[derive(Default)]
 struct Inner {
-    /// Set under the lock of `waits`, before the wakers are taken. It uses acquire and release, so
-    /// that a thread that finds it set also sees what happened before the cancellation.
+    /// Whether the token has been cancelled. It is set under the lock of `waits`, before the wakers
+    /// are taken. It uses acquire and release, so that a thread that finds it set also sees what
+    /// happened before the cancellation.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
     /// The parent, which each child keeps alive. A cancellation from further up therefore reaches
@@ -66,8 +67,9 @@ impl Inner {
         self.cancelled.load(Ordering::Acquire)
     }
 
-    /// Marks this token as cancelled, adds its wakers to `woken`, and returns its children, which
-    /// the caller must cancel. Returns no children if the token was cancelled before.
+    /// Marks this token as cancelled, wakes the tasks that wait for it, and returns its children,
+    /// which the caller must cancel. `woken` keeps the first panic of a waker. If the token was
+    /// cancelled before, this does nothing and returns no children.
     fn notify(&self, woken: &mut RunAll) -> Vec<Weak<Inner>> {
         let mut waits = self.lock();
         if self.cancelled.swap(true, Ordering::AcqRel) {

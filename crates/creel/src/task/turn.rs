@@ -21,12 +21,12 @@ const TURN: usize = 64;
 /// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// The number of due tasks that we prefetch into the cache, and the number of bytes of each. We
-/// prefetch because none of them is in a near cache if thousands of tasks are due.
+/// `AHEAD` is the number of due tasks that we prefetch into the cache, and `FETCHED_BYTES` is the
+/// number of bytes of each. If thousands of tasks are due, none of them is in a near cache.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
-/// The maximum number of batches of another worker's due timers that are fired at once.
+/// The maximum number of batches that one rescue of another worker's due timers fires.
 const BATCHES: usize = 16;
 
 impl Schedule for Tasks {
@@ -40,8 +40,8 @@ impl LocalScheduler {
     ///
     /// # Safety
     ///
-    /// The caller must have just taken the task from the worker's queue. It must be the worker's
-    /// thread, or the only thread.
+    /// The caller must have just taken the task from the worker's queue. The calling thread must be
+    /// the worker's thread, or the only thread.
     pub(super) unsafe fn run_bound(&self, task: Task, cancel: bool) {
         let claim = task.state().claim_queued().or_cancel(cancel);
         self.bound_counters.polls.add(1);
@@ -58,7 +58,8 @@ impl LocalScheduler {
 }
 
 impl Tasks {
-    /// Queues a task that has just become scheduled other than by a hint. Any thread may call this.
+    /// Queues a task that has just become scheduled without hints, which means that `HINTED` in its
+    /// state word is not set (`state.rs`). Any thread may call this.
     pub(super) fn queue(&self, task: Task) {
         let Some(slot) = task.state().slot() else {
             if let Some(context) = local::current_in(self).or_else(|| context::attach(self)) {

@@ -1,10 +1,10 @@
 //! The system's monotonic clock, read with the time stamp counter of the processor. We use it for
 //! timestamps.
 //!
-//! A reading of the system's clock reads the same counter, and then takes twice as long again to
-//! make the result exact. A thread that stamps one buffer after another does not need this. Between
-//! two readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts
-//! the ticks since the last one (the *anchor*).
+//! A reading of the system's clock reads the same counter, and then needs twice that time to make
+//! the result exact. A thread that stamps one buffer after another does not need this. Between two
+//! readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts the
+//! ticks since the last one (the *anchor*).
 //!
 //! We do this only if the kernel itself uses the counter as its clock source, because the kernel
 //! has then found that it ticks evenly and identically on all processors. Otherwise we read the
@@ -16,8 +16,8 @@
 //! - An anchor lags by at most the 400 ticks within which clock and counter were read.
 //! - We measure the rate over 10 ms or more. The rate is good once two such spans in a row agree to
 //!   100 ppm.
-//! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns, while the system's
-//!   clock keeps its rate within the 500 ppm by which `adjtime` slews it.
+//! - Therefore a reading is off by less than 1 µs, and mostly by about 30 ns. This holds while the
+//!   system's clock keeps its rate within the 500 ppm by which `adjtime` slews it.
 //! - If two spans do not agree, the thread returns to the system's clock until two spans agree.
 //!   This happens, for example, if the machine was suspended or moved to another host, or if the
 //!   rate was set to another value.
@@ -32,8 +32,8 @@ use std::sync::OnceLock;
 
 /// The time for which we count ticks from one anchor, in nanoseconds.
 const REACH_NANOS: u64 = 1_000_000;
-/// The maximum number of ticks within which clock and counter must be read. At most 400 ns, because
-/// of [`RATE_MAX`].
+/// The maximum number of ticks within which clock and counter must be read. This is at most 400 ns,
+/// because of [`RATE_MAX`].
 const WINDOW_TICKS: u64 = 400;
 /// The minimum duration over which we measure the rate, in nanoseconds.
 const SPAN_NANOS: u64 = 10_000_000;
@@ -106,8 +106,8 @@ struct Counter {
     rate: Cell<u64>,
     /// The last reading, below which no later reading may be.
     last: Cell<u64>,
-    /// The beginning of the span over which we are measuring the rate. Zero nanoseconds if there is
-    /// no span.
+    /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0 if
+    /// there is no span.
     begin: Cell<Pair>,
 }
 

@@ -13,16 +13,16 @@ use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;
 
 /// The maximum number of pending timers. A task can be polled several times in one turn and add a
-/// pending timer each time. Must be a power of two.
+/// pending timer each time. The number must be a power of two.
 pub(super) const LEN: usize = if cfg!(creel_loom) { 2 } else { 256 };
 
 /// The ring of pending timers, with one writer and one reader at a time.
 pub(super) struct PendingTimers<T> {
-    /// The next position to read. Stored with release after a pending timer was taken out. The
-    /// writer loads it with acquire, so that it does not overwrite a place that is still being
+    /// The next position to read. It is stored with release after a pending timer was taken out.
+    /// The writer loads it with acquire, so that it does not overwrite a place that is still being
     /// read.
     head: AtomicUsize,
-    /// The next position to write. Stored with release after a pending timer was written.
+    /// The next position to write. It is stored with release after a pending timer was written.
     tail: AtomicUsize,
     places: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }

@@ -240,7 +240,7 @@ impl Timers {
     }
 
     /// Returns the number of times that the worker has checked its timers. While this number does
-    /// not change, the worker is in a poll or asleep.
+    /// not change, the worker is asleep or in user code, for example in a poll.
     pub(super) fn reactions(&self) -> u64 {
         self.reactions.load(Ordering::Relaxed)
     }
@@ -262,7 +262,7 @@ impl Timers {
         Rescued { due, more }
     }
 
-    /// Wakes the worker if `needs_wake` is set. Must not be called under the lock.
+    /// Wakes the worker if `needs_wake` is set. The caller must not hold the lock.
     fn wake_sleeper(&self, needs_wake: bool) {
         if needs_wake && let Some(waker) = self.sleeper_waker.get() {
             waker.wake_by_ref();

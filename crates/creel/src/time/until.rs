@@ -1,4 +1,5 @@
-//! A future with a limit. The limit is another future. If it is ready first, the future is dropped.
+//! A future with a limit. The limit is another future. If the limit is ready first, the future is
+//! dropped.
 //!
 //! [`timeout`](super::timeout) uses it with a timer as the limit, and
 //! `CancellationToken::run_until` with a token.
@@ -20,7 +21,8 @@ pub(crate) struct Until<F, L, M> {
     make: M,
 }
 
-/// The choice which of the two is polled first. That one wins if both are ready.
+/// Whether the future or the limit is polled first. If both are ready, the one that is polled first
+/// wins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// The limit is not polled if the future is ready at its first poll.

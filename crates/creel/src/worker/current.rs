@@ -32,7 +32,8 @@ impl Drop for Entered {
     }
 }
 
-/// Returns the pool's workers and the index of the calling worker.
+/// Returns the pool's workers and the index of the calling worker. Returns `None` if the calling
+/// thread is not a worker.
 pub(crate) fn worker() -> Option<(Arc<WorkerSlots>, usize)> {
     local(&CURRENT, |current| current.borrow().clone()).flatten()
 }

@@ -147,10 +147,10 @@ pub(crate) struct Idle {
     /// notified after this store, or makes the change itself.
     watchdog: AtomicUsize,
     /// Whether there is a [`Search`]. It is `SeqCst` for this reason: a publisher that finds it set
-    /// has published its work before, so the thread that clears it finds that work when it checks
-    /// for work afterwards. This holds for work that is published by a `SeqCst` operation. A fork,
-    /// or a job in the lane of a scope, is only followed by the light barrier. The thread that
-    /// clears this may miss it, and then the watchdog finds it after a millisecond.
+    /// has published its work before. The thread that clears it checks for work afterwards, and
+    /// therefore finds that work. This holds for work that is published by a `SeqCst` operation. A
+    /// fork, or a job in the lane of a scope, is only followed by the light barrier. The thread
+    /// that clears this may miss it, and then the watchdog finds it after a millisecond.
     searching: AtomicBool,
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.
@@ -174,11 +174,11 @@ struct State {
     notifications: u64,
     /// The notification of the one worker in the state `Notified`.
     open: Option<Open>,
-    /// Whether all candidates for the watchdog have been asked since one has been missing. The first
-    /// of them that waits becomes the watchdog, and so does a worker that becomes idle later and
-    /// waits. Therefore nobody has to ask again, until there is a candidate that may wait without
-    /// having been asked. Such candidates are new workers, and workers whose notification was given
-    /// up.
+    /// Whether all candidates for the watchdog have been asked, which means notified, since the
+    /// pool began to lack one. The first of them that goes to sleep becomes the watchdog, and so
+    /// does a worker that becomes idle later and goes to sleep. Therefore no thread has to ask
+    /// again, until there is a candidate that may sleep without having been asked. Such candidates
+    /// are new workers, and workers whose notification was given up.
     asked: bool,
     /// Whether the OS has refused a thread for the watchdog. The next change of a worker's state
     /// resets it.
@@ -358,7 +358,8 @@ impl Idle {
         self.change(|state| {
             let open = state.open.take_if(|open| open.notified == notified)?;
             state.set(notified.slot, At::Idle);
-            // It may have no thread, and was not asked.
+            // The worker may have no thread. It is then a candidate for the watchdog that was not
+            // asked.
             state.asked = false;
             if state.may_be_listed(notified.slot) {
                 state.list.insert(0, notified.slot);
@@ -527,7 +528,7 @@ impl Idle {
             if state.watchdog.is_some_and(|watchdog| watchdog >= slots) {
                 state.watchdog = None;
             }
-            // New workers were not asked.
+            // New workers are candidates for the watchdog that were not asked.
             state.asked = false;
         });
     }

@@ -38,8 +38,8 @@ const USER: usize = 2;
 
 /// The number of users of a pool, and whether the pool is being dropped.
 pub(crate) struct Life {
-    /// The word described above. It is `SeqCst`, so that once one thread sees the pool closing,
-    /// every later reader does.
+    /// The word of the first table in the module's documentation. It is `SeqCst`, so that once one
+    /// thread sees the pool closing, every later reader does.
     word: AtomicUsize,
     /// The owner, if it waits for the other users to leave.
     owner: Mutex<Option<Waiter>>,
@@ -110,7 +110,8 @@ impl Life {
 /// The thread of a worker.
 #[derive(Default)]
 pub(crate) struct WorkerThread {
-    /// The flag described above. It is changed only under the lock.
+    /// Whether the thread is running. The table in the module's documentation lists the values. It
+    /// is changed only under the lock.
     alive: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }

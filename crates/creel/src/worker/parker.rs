@@ -32,14 +32,14 @@ const WAITING: u32 = 5;
 
 /// A place other than the state word in which a worker may sleep.
 pub(crate) trait Poller: Send + Sync {
-    /// Ends the sleep of the worker that sleeps there, or else that of the next one.
+    /// Ends the sleep of the worker that sleeps there. If there is none, it ends the next sleep.
     fn interrupt(&self);
 }
 
 /// The state word of a worker.
 pub(crate) struct Parker {
-    /// One of the values above. Every change is `AcqRel`, because a waker's swap releases the work
-    /// that it published, and the worker's swap acquires it.
+    /// One of the values in the module's table. Every change is `AcqRel`, because a waker's swap
+    /// releases the work that it published, and the worker's swap acquires it.
     state: WaitWord,
     poller: Arc<dyn Poller>,
 }
@@ -47,11 +47,11 @@ pub(crate) struct Parker {
 /// The state of a thread before it was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrevState {
-    /// It was asleep with nothing to do.
+    /// The thread was asleep with nothing to do.
     Asleep,
-    /// It was asleep in the middle of user code.
+    /// The thread was asleep in the middle of user code.
     Waiting,
-    /// It was awake. It may check at once, or be in user code for a long time.
+    /// The thread was awake. It may check for work at once, or be in user code for a long time.
     Awake,
 }
 

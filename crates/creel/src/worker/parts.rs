@@ -101,10 +101,11 @@ pub(crate) struct Found {
     pub(crate) count: usize,
     /// Whether the answer had no room for more events, so that there may be more.
     pub(crate) full: bool,
-    /// Whether the worker should poll again if an operation on one of these sockets leaves it open
-    /// whether there is more. In the first poll of a row, it is true if one of the sockets is
-    /// reported by level. In later polls, it is true if an earlier poll of the row has reported one
-    /// of them as well.
+    /// Whether the worker should poll again at once if an operation on one of these sockets leaves
+    /// it open whether there is more. The polls that follow each other in this way form a row
+    /// (`net/retry.rs`). In the first poll of a row, it is true if one of the sockets is reported
+    /// by level. In later polls, it is true if an earlier poll of the row has reported one of the
+    /// sockets as well.
     pub(crate) level: bool,
     /// The wakers of the tasks that waited for these events.
     pub(crate) due: Woken,

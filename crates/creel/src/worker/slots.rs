@@ -27,7 +27,8 @@ use std::{
 /// The work of the workers. This trait is all that the workers know about the code that is built on
 /// them.
 pub(crate) trait Work: Any + Send + Sync {
-    /// Runs the body of a worker's thread. At its end, the thread leaves the pool's life.
+    /// Runs the body of a worker's thread. At its end, the thread leaves the pool, of which it is a
+    /// user (`life.rs`).
     fn serve(self: Arc<Self>, slot: usize);
 
     /// Removes a user of the pool, which is a thread that was never started.

@@ -141,8 +141,8 @@ pub struct WorkerStats {
     pub pinned: bool,
     /// Whether the worker has a thread.
     pub started: bool,
-    /// The number of inbox jobs that the worker has run, which are closures of `run_on` and
-    /// `broadcast`.
+    /// The number of inbox jobs that the worker has run. These are closures for this worker's
+    /// thread, for example those of `run_on`, `broadcast` and `Scope::spawn_on`.
     pub inbox: u64,
     /// The number of timers that the worker has fired. If the worker is busy, another thread fires
     /// its due timers. These are not counted.

@@ -17,8 +17,8 @@ pub(crate) fn nearest(machine: &Machine, slots: &[CpuSet], index: usize) -> Vec<
     others
 }
 
-/// Returns the indices of the other workers out of `workers`, nearest to `index` in a ring of
-/// indices first.
+/// Returns the indices of the other workers, if there are `workers` workers. The indices form a
+/// ring, and those that are nearest to `index` in it come first.
 pub(crate) fn by_index(workers: usize, index: usize) -> impl Iterator<Item = usize> {
     (1..workers).map(move |distance| {
         let step = distance.div_ceil(2);

@@ -8,8 +8,8 @@
 //!    checks under its lock whether it already has that waker ([`StoredWaker::will_wake`] compares
 //!    two addresses and calls nothing). If it does not, it releases the lock, clones, takes the
 //!    lock again and checks again, because the event may have come in between.
-//! 2. The object is in a complete state before. It sets flags and takes messages out first, so that
-//!    a waker that calls back or panics finds, and leaves, a valid object.
+//! 2. Before an object calls a waker, it is in a complete state. It has set its flags and taken
+//!    messages out, so that a waker that calls back or panics finds, and leaves, a valid object.
 //! 3. A panic affects no other waiter. [`StoredWaker::wake`] passes it on to the caller.
 //!    [`wake_all`] does so after it has woken all waiters. A caller that holds something that
 //!    unwinding would lose, for example a received message, uses
@@ -92,7 +92,7 @@ impl StoredWaker {
         wake_all([self]);
     }
 
-    /// Returns the address of the data that it wakes, so that the caller can prefetch it into the
+    /// Returns the data pointer of the waker, so that the caller can prefetch the data into the
     /// cache.
     #[inline]
     pub(crate) fn data(&self) -> *const () {
@@ -105,7 +105,7 @@ impl StoredWaker {
         &self.0
     }
 
-    /// Converts it into its two words, which own the waker from now on.
+    /// Converts the stored waker into its two words, which own the waker from now on.
     #[inline]
     pub(crate) fn into_words(self) -> (*const (), &'static RawWakerVTable) {
         let waker = ManuallyDrop::new(self);

@@ -8,7 +8,8 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
 /// The maximum number of spans kept for one worker.
 const SPANS_MAX: usize = 200_000;
 
-/// The shortest span that is kept, in ns. A shorter one is a wait that was over before it began.
+/// The shortest span that is kept, in ns. A shorter span is a wait whose end had come before it
+/// began, for example because work had arrived.
 const SPAN_NS_MIN: u64 = 50;
 
 /// The activity of a worker.

@@ -32,7 +32,7 @@ impl Woken {
         &mut self.0
     }
 
-    /// Passes the wakers to `call`, and drops those that it leaves.
+    /// Passes the wakers to `call`, and drops those that `call` leaves.
     pub(crate) fn run(mut self, call: impl FnOnce(&mut Drain<'_, StoredWaker>)) {
         if !self.0.is_empty() {
             call(&mut self.0.drain(..));
@@ -49,8 +49,8 @@ impl Extend<StoredWaker> for Woken {
     }
 }
 
-/// Wakes all wakers, for use with [`Woken::run`]. No thread waits for the worker that does so, so
-/// it resumes no panic.
+/// Wakes all wakers, for use with [`Woken::run`]. No caller waits for these wakes, so the panic of
+/// a waker is not resumed.
 pub(crate) fn wake_all(due: &mut Drain<'_, StoredWaker>) {
     due.for_each(StoredWaker::wake_quietly);
 }

@@ -121,7 +121,7 @@ impl<T> fmt::Debug for RecvStream<T> {
 /// not close the channel for other senders.
 #[must_use = "sinks do nothing unless polled"]
 pub struct SendSink<T> {
-    /// `None` after the sink was closed.
+    /// The sender. It is `None` after the sink was closed.
     sender: Option<Sender<T>>,
     message: Option<T>,
     /// The entry in the list of waiters. It is `None` if the sink does not wait.

@@ -13,14 +13,16 @@
 /// because the first step allocates or finds cold caches, and a thread may be preempted in another
 /// step.
 const TRIALS: usize = 3;
-/// The number of steps before the first trial, and between the next two. The distance doubles with
-/// each trial that was in vain, up to the last value.
+/// `FIRST_TRIAL` is the number of steps before the first trial. The distance between later trials
+/// starts at `EVERY_MIN` steps, and doubles with each trial that was in vain, up to `EVERY_MAX`. If
+/// the other way was many times slower, the next trial comes even later.
 const FIRST_TRIAL: u32 = 2;
 const EVERY_MIN: u32 = 16;
 const EVERY_MAX: u32 = 512;
-/// One thread always runs a step that it finishes within this time, in ns.
+/// While one thread needs less than this for a step, in ns, we do not try several threads.
 const WORTH_NS: u64 = 10_000;
-/// We do not try one thread if this could take longer, in ns.
+/// If a step on one thread could take longer than this, in ns, we do not try it. We estimate its
+/// duration as that of a shared step times the number of threads.
 const TRY_NS: u64 = 5_000_000;
 
 /// The threads that run a step.
@@ -41,7 +43,8 @@ pub(super) struct Choice {
     trial: [u64; TRIALS],
     /// The number of steps that this trial still needs.
     trials_left: usize,
-    /// The number of steps until the next trial, and the distance of the one after it.
+    /// The number of steps until the next trial, and the smallest number of steps between that
+    /// trial and the one after it.
     until: u32,
     every: u32,
     /// The way that a test forces.
@@ -117,7 +120,8 @@ impl Choice {
     }
 
     fn learn_trial(&mut self, ns: u64) {
-        // A loop may not obey the choice, for example because its pool is not sticky.
+        // A loop may have run in the other way although no trial was under way, for example because
+        // its pool is not sticky. We do not learn from it.
         let Some(left) = self.trials_left.checked_sub(1) else {
             return;
         };

@@ -98,7 +98,8 @@ impl Pool {
     ) {
         let len = count(&items);
         let bound = outbox.for_receivers(receivers.len());
-        // In a loop that is not sticky, calls may wait for each other.
+        // In a loop that is not sticky, calls may wait for each other, so the caller must not run
+        // all of them alone.
         let alone = self.balance == Balance::Sticky && bound.prefers_one_thread();
         if alone || self.threads_for(len, items.most()) <= 1 {
             let begun_ns = now_ns();
@@ -111,7 +112,7 @@ impl Pool {
                 // SAFETY: this closure is called once for each index.
                 send(unsafe { I::item(&mut hand, index) }, &mut post);
             };
-            // If `send` is short, this is a fifth faster than a plain loop.
+            // Four calls per iteration are a fifth faster than one, if `send` is short.
             let fours = len / 4 * 4;
             for index in (0..fours).step_by(4) {
                 visit(index);

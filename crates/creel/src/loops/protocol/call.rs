@@ -23,8 +23,8 @@ pub(in crate::loops) fn next_epoch(epoch: u64) -> u64 {
     if epoch == EPOCH_MASK { 1 } else { epoch + 1 }
 }
 
-/// Returns whether loop `epoch` came before loop `other`. Neither of them may be much older than
-/// the other.
+/// Returns whether loop `epoch` came before loop `other`. They must be fewer than 2³⁷ loops apart,
+/// because epochs wrap around.
 pub(in crate::loops) fn is_before(epoch: u64, other: u64) -> bool {
     epoch.wrapping_sub(other) & EPOCH_MASK > EPOCH_MASK / 2
 }

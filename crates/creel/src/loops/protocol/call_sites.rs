@@ -28,10 +28,11 @@ const SITES_PER_SET: usize = 4;
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
 const INLINE_TIMED_EVERY: u64 = 31;
-/// The shortest duration in ns for which a loop is spread over workers. It is about twice the cost
-/// of calling workers that spin.
+/// The shortest duration in ns for which a loop is spread over workers. It is about twice what it
+/// costs to publish a loop to workers that spin.
 const SPREAD_NS: u64 = 300;
-/// The time in ns within which cold calls that follow each other count as one long call.
+/// Calls that find the workers asleep, and follow each other within this time in ns, count as one
+/// long call.
 const FOLLOWING_NS: u64 = 20_000;
 /// The limits of how long such calls must take in total before the workers are woken, as a multiple
 /// of the cost of a wake-up.
@@ -75,10 +76,10 @@ pub(in crate::loops) struct Key {
 /// awake, the loops must take four times as long the next time.
 #[derive(Debug)]
 pub(in crate::loops) struct Alone {
-    /// The time at which the last one began, and its duration.
+    /// The time at which the last of these loops began, and its duration on one thread.
     last_ns: u64,
     last_took_ns: u64,
-    /// Their total duration.
+    /// The total duration of the loops that have followed each other, on one thread.
     spent_ns: u64,
     /// The duration after which we wake the workers, as a multiple of the cost of a wake-up.
     wakes: u64,
@@ -88,7 +89,7 @@ pub(in crate::loops) struct Alone {
 #[derive(Default)]
 pub(in crate::loops) struct Site {
     key: Key,
-    /// The lookup at which it was last used.
+    /// The number of the lookup that last used this site.
     looked: u64,
     calls: u64,
     /// The average duration of a call on one thread, in ns.
@@ -250,8 +251,9 @@ impl Site {
         &self.bounds
     }
 
-    /// Decides how to run the next call. `cold` is given if any worker sleeps. It is the duration
-    /// in ns on one thread from which a loop is worth a wake-up. `now_ns` returns the time.
+    /// Decides how to run the next call. `cold` is `None` if no worker sleeps. Otherwise it is the
+    /// duration on one thread, in ns, from which a loop is worth a wake-up. `now_ns` returns the
+    /// time.
     pub(in crate::loops) fn plan(
         &mut self,
         alone: &mut Alone,
@@ -284,8 +286,8 @@ impl Site {
 
     /// Returns the grain. Shares that are known to be short are claimed as a whole. The other
     /// shares are claimed in smaller pieces in three cases: in the first call, if they are uneven
-    /// or were moved, and after a wake-up. After a wake-up, the woken workers come late and the
-    /// others must be able to help.
+    /// or were moved, and if the call wakes workers. Woken workers come late, so the others must be
+    /// able to help.
     fn grain(&self, cold: bool) -> Grain {
         let share_ns = self.total_ns / self.costs.len() as u64;
         let known = self.calls > 1;
@@ -302,7 +304,8 @@ impl Site {
     /// Learns the duration of a call that its caller ran alone.
     ///
     /// A single bad measurement, for example because the thread was preempted, must not count for
-    /// much. Two in a row on the same side of the average are a change of the loop.
+    /// much. However, if two in a row are far from the average on the same side, the loop has
+    /// changed.
     pub(in crate::loops) fn learn_total(&mut self, ns: u64) {
         let (total, before) = (self.total_ns, self.jumped_ns);
         let is_above = |ns: u64| ns > 4 * total + CLAIM_NS;

@@ -1,9 +1,9 @@
 //! The closure of a loop as a plain value, which fits into the cache line that publishes the loop.
 //!
 //! A thread that runs a loop's blocks needs the closure. If the closure were behind a reference,
-//! one more cache line would go from the caller to each worker, and the caller would have to get it
-//! back before its next loop. Therefore a small closure is moved into the cache line of the call
-//! itself. A closure stays where it is if it is large, or if it has something to drop.
+//! one more cache line would go from the caller to each worker. The caller would also have to get
+//! that line back before its next loop. Therefore a small closure is moved into the cache line of
+//! the call itself. A closure stays where it is if it is large, or if it has something to drop.
 
 use std::{
     marker::PhantomData,

@@ -30,11 +30,13 @@ const TINY_FIRST: usize = 4;
 const TINY: usize = 8;
 /// The maximum number of joins below one fork at the edge.
 const CREDIT: usize = 1_024;
-/// The number of levels below the fork to which the cutoff moves if the edge is much too high.
+/// If a fork shows that the edge is much too high, the cutoff moves to this number of levels below
+/// that fork.
 const DOWN: usize = 4;
 
-/// The cutoff of the recursion that a thread is in. Only this thread writes it. A thief reads where
-/// it is. Relaxed is enough, because all values are only hints.
+/// The cutoff of the recursion that a thread is in. Only this thread writes it. A thief reads `at`,
+/// so that it begins with its victim's cutoff. Relaxed is enough, because all values are only
+/// hints.
 pub(in crate::loops) struct Cutoff {
     /// The number of joins that the code is inside of, in this recursion and above the cutoff.
     depth: AtomicUsize,
@@ -43,11 +45,13 @@ pub(in crate::loops) struct Cutoff {
     /// The number of joins that may still happen below the current fork at the edge. It is 0 while
     /// the code is not below such a fork. A join is a call while it is not 0.
     credit: AtomicUsize,
-    /// Whether the code is below a fork at the edge, of which the credit may be used up.
+    /// Whether the code is below a fork at the edge. It stays true when the credit of that fork is
+    /// used up.
     below: AtomicBool,
     /// The number of forks so far, while the thread is learning.
     forks: AtomicUsize,
-    /// The number of short forks since the last move, or the last fork that was not short.
+    /// The number of timed forks that were short. It returns to 0 when the cutoff is set or moves
+    /// up. After the cutoff is set, a timed fork at the edge that is not short resets it as well.
     tiny: AtomicUsize,
 }
 
@@ -156,7 +160,7 @@ impl Cutoff {
             self.set_credit(CREDIT);
             return true;
         }
-        // There were too many joins below the fork at the edge.
+        // There were too many joins below the fork at the edge, so the edge is too high here.
         set(&self.at, depth + DOWN);
         false
     }
@@ -185,7 +189,8 @@ impl Cutoff {
             return;
         }
         if at > depth + 1 {
-            // It was timed before the cutoff was known, or the cutoff has moved since.
+            // This fork is above the edge. It was timed before the cutoff was known, or the cutoff
+            // has moved since.
             return;
         }
         self.set_credit(CREDIT);

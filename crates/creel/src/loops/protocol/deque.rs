@@ -187,8 +187,8 @@ impl Deque {
     /// Takes back the youngest fork, whose index is `index`. Returns false if a thief has stolen
     /// it. Only the owner may call this, once for each fork that it has pushed.
     ///
-    /// The owner passes the index, although it is one less than `bottom`, because reading `bottom`
-    /// would have to wait for the store of the join before.
+    /// The owner passes the index, although it is one less than `bottom`. To read `bottom`, the
+    /// processor would have to wait for the store of the previous join.
     #[inline(always)]
     #[must_use]
     pub(super) fn pop(&self, index: usize) -> bool {
@@ -266,7 +266,7 @@ mod model {
     struct Items {
         deque: Deque,
         items: [Checked<u32>; FORKS],
-        /// Something for the deque to point to.
+        /// The counter of idle workers, which the deque points to.
         _idle: Box<AtomicUsize>,
     }
 

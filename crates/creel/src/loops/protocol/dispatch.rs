@@ -76,9 +76,10 @@ struct Wakes {
 /// threads that have claimed blocks.
 struct Down {
     /// A [`Call`]. It is published by a swap, which releases the rest of the line and everything
-    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst` for
-    /// this reason: a worker stores that it stops being idle before it reads this word, and a
-    /// loop's caller reads that flag after the swap. At least one of them therefore sees the other.
+    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst`,
+    /// because of workers that stop being idle. Such a worker stores this in a flag before it reads
+    /// this word, and a loop's caller reads that flag after the swap. At least one of them
+    /// therefore sees the other.
     call: AtomicU64,
     /// The two parts of a [`Body`]. The words are written before a call, and read by threads that
     /// have claimed blocks of it.
@@ -233,8 +234,8 @@ impl LoopMailbox {
         self.wake_ns() + 2 * self.wakes.waker_ns.load(Ordering::Relaxed)
     }
 
-    /// Measures a wake-up. The first two workers that the caller has woken call this. The others
-    /// would only wait for the cache line.
+    /// Measures a wake-up. Only the first two workers that the caller has woken call this. If all
+    /// of them did, they would wait for each other's writes to the same cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
@@ -256,7 +257,8 @@ impl LoopMailbox {
     /// refuses a thread, we ignore the error, because the caller claims every block that no other
     /// thread claims.
     pub(in crate::loops) fn ensure_threads(&self, all: &WorkerSlots, slots: usize, caller: usize) {
-        // Worker 0 is skipped if a thread from outside takes its share.
+        // `ensured` does not cover worker 0, because it needs no thread if a thread from outside
+        // takes its share.
         let first = caller == 0 || all.at(0).thread.is_running();
         if first && self.ensured.load(Ordering::Relaxed) >= slots {
             return;

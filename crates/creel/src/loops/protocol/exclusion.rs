@@ -28,22 +28,22 @@ const SLEPT_NS: u64 = 400_000;
 const SLEPT_TIMES: u64 = 8;
 const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
-/// The factor by which the exclusion becomes longer if it happens again soon.
+/// The factor by which the next exclusion is longer if a worker loses its CPU again *soon*.
 const OUT_TIMES: u64 = 4;
-/// It happens again *soon* if the worker has not yet saved this many times the duration for which
-/// the caller slept.
+/// *Soon* means that, since the last exclusion, the worker has not yet saved this many times the
+/// duration for which the caller has now slept.
 const SAVED_TIMES: u64 = 4;
 
-/// The workers that are excluded. It belongs to the thread that holds the loop lock.
+/// The state of the exclusion. It belongs to the thread that holds the loop lock.
 #[derive(Default)]
 pub(in crate::loops) struct Exclusion {
     /// The number of workers that are excluded.
     out: usize,
-    /// The loop time in ns that is left until all workers may come back.
+    /// The duration of loops that is left until all workers may come back, in ns on one thread.
     left_ns: u64,
     /// The duration of the last exclusion, in ns.
     last_ns: u64,
-    /// The loop time in ns since no worker has been excluded.
+    /// The duration of all loops since the last exclusion ended, in ns on one thread.
     calm_ns: u64,
 }
 
@@ -79,13 +79,14 @@ impl Exclusion {
         }
     }
 
-    /// Returns whether to exclude a worker for which the caller slept, and sets the duration.
+    /// Returns whether to exclude a worker for which the caller slept. If so, it sets the duration
+    /// of the exclusion.
     fn leaves_out(&mut self, slept: u64, total_ns: u64, slots: usize) -> bool {
         if total_ns == 0 || slept < SLEPT_NS || slept / SLEPT_TIMES < total_ns {
             return false;
         }
-        // A loop that takes 1/`slots` of the time on all workers takes 1/(`slots` − 1) without one
-        // of them.
+        // With all workers, a loop takes 1/`slots` of its time on one thread. Without one of them,
+        // it takes 1/(`slots` − 1) of that time. The worker has saved the difference in each loop.
         let slots = slots as u64;
         let saved = self.calm_ns / (slots * (slots - 1)).max(1);
         let longer = match saved / SAVED_TIMES < slept {

@@ -16,7 +16,7 @@
 //!
 //! # Liveness
 //!
-//! A thread that forks while a worker is idle notifies that worker ([`Forker::offer`]). The thread
+//! A thread that forks while a worker is idle notifies that worker ([`Forker::push`]). The thread
 //! pushes first and then looks for an idle worker. A worker that becomes idle announces this first
 //! and then looks for forks ([`Forks::any_old_for_idle`]). The barriers in between ensure that at
 //! least one of them sees the other.
@@ -29,12 +29,12 @@
 //!
 //! # Waiting for a stolen fork
 //!
-//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong to the
-//! stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork, each
-//! fork in its deque from a certain index on was created inside the stolen one. Therefore the owner
-//! runs nothing that it does not wait for anyway, and its stack grows no deeper than that of the
-//! plain recursion. There is one exception (`apart.rs`): after one millisecond, a worker also runs
-//! jobs of the program's own queues, because the stolen fork may wait for one of them.
+//! The owner of a stolen fork helps the thief in the meantime, by stealing back forks that belong
+//! to the stolen one (leapfrogging; Wagner and Calder, 1993). While the thief runs the stolen fork,
+//! each fork in its deque from a certain index on was created inside the stolen one. Therefore the
+//! owner runs nothing that it does not wait for anyway, and its stack grows no deeper than that of
+//! the plain recursion. There is one exception (`apart.rs`). After one millisecond, the owner also
+//! runs jobs of the program's own queues, because the stolen fork may wait for one of them.
 
 mod apart;
 mod enter;
@@ -81,7 +81,7 @@ pub(in crate::loops) struct Fork {
     ancestor: Ancestor,
     /// Runs the closure and stores its result. It does not panic.
     run: unsafe fn(NonNull<Fork>, &Forker),
-    /// The number of forks that it is inside of.
+    /// The number of forks that this fork is inside of.
     depth: usize,
     /// The thief writes it under the lock of the deque, before anybody reads it. The owner reads it
     /// after it has found out under that lock that the fork was stolen.
@@ -141,10 +141,11 @@ pub(crate) struct Forker {
     begun_ns: AtomicU64,
     /// Whether the forker is counted in `Forks::active`. Only its own thread uses this.
     is_counted: AtomicBool,
-    /// The worker whose forker this is. `None` for a guest.
+    /// The worker whose forker this is. It is `None` for a guest.
     own: Option<usize>,
     throttle: WakeThrottle,
-    /// Used by guests only, because a worker stays active until its next turn.
+    /// Only a guest uses this. A worker stays active until its next turn, so it does not begin a
+    /// recursion for each join.
     deferral: Deferral,
 }
 
@@ -191,8 +192,7 @@ impl Forker {
         &self.cutoff
     }
 
-    /// Pushes a fork and returns its index. Notifies an idle worker if there is one, unless a worker
-    /// is already searching.
+    /// Pushes a fork and returns its index. If there is an idle worker, it calls `notify`.
     ///
     /// # Safety
     ///
@@ -215,8 +215,11 @@ impl Forker {
         self.deque.pop(index)
     }
 
-    /// Notifies an idle worker of the forks, unless a worker is already searching, or this thread has
-    /// just notified one and there is a watchdog, or defers the notification.
+    /// Notifies an idle worker of the forks, except in these cases:
+    ///
+    /// - A worker is already searching.
+    /// - This thread has just notified one, and there is a watchdog.
+    /// - The thread defers the notification (`wake_throttle.rs`).
     #[cold]
     #[inline(never)]
     fn notify(&self) {
@@ -228,9 +231,10 @@ impl Forker {
         self.throttle.notify(slots, self.own, self.deque.stolen());
     }
 
-    /// Begins to fork, on the calling thread. `begun_ns` is the time since when it forks. A thief
-    /// is not counted, because the recursion from which it steals is counted for longer. Otherwise,
-    /// every steal would write to a cache line that all thieves read.
+    /// Begins to fork, on the calling thread. `begun_ns` is the time at which the thread began to
+    /// fork. A thief is not counted in `Forks::active`, because the recursion from which it steals
+    /// is counted until the stolen fork is done. If we counted thieves, every steal would write to
+    /// a cache line that all thieves read.
     fn begin(&self, loops: &Protocol, begun_ns: u64, is_counted: bool) {
         self.deque.set_owner(Some(Waiter::current()));
         self.cutoff.go_to(Place::default());
@@ -412,7 +416,8 @@ impl Forks {
     }
 
     /// Returns the forker of the calling worker, which is active from now on. `begun_ns` returns
-    /// the time since when the worker forks. It is `None` if the worker is a thief.
+    /// the time at which the worker began to fork. It is `None` if the worker only runs stolen
+    /// forks.
     fn worker(
         &self,
         loops: &Protocol,
@@ -423,7 +428,8 @@ impl Forks {
         if !forker.is_active() {
             self.workers_made.fetch_max(index + 1, Ordering::Relaxed);
             let is_counted = begun_ns.is_some();
-            // The forks of a thief belong to a recursion that has been running for long.
+            // The forks of a thief belong to a recursion that has been running for long, so others
+            // may steal them at once. Therefore their time is 0.
             forker.begin(loops, begun_ns.map_or(0, |begun_ns| begun_ns()), is_counted);
         }
         forker
@@ -461,7 +467,8 @@ impl Forks {
         let guests = 0..self.guests_made.load(Ordering::Relaxed);
         let guests = guests.map(|guest| &**self.guests.at(guest));
         let workers = self.workers_made.load(Ordering::Relaxed);
-        // Each thief begins behind itself, so that thieves spread over the others.
+        // Each thief begins with the worker after itself, so that thieves spread over their
+        // victims.
         let after = own.min(workers);
         let workers = (after..workers)
             .chain(0..after)

@@ -53,8 +53,8 @@ fn ahead<T>(mut items: impl Iterator<Item = T>, fetch: impl Fn(&T)) -> impl Iter
 }
 
 impl Part<'_> {
-    /// Returns the workers of the loop from worker `first` on, which is the first of a group, in
-    /// groups. In a small loop, each worker is a group of its own.
+    /// Returns the groups of the loop's workers, beginning with the group whose first worker is
+    /// `first`. In a flat loop, each worker is a group of its own.
     pub(super) fn groups_from(&self, first: usize) -> impl Iterator<Item = Range<usize>> + use<> {
         let slots = self.call.workers();
         let len = if self.is_flat() { 1 } else { GROUP };
@@ -62,11 +62,13 @@ impl Part<'_> {
         successors(group(first), move |before| group(before.end))
     }
 
+    /// Returns whether the loop is *flat*, which means that it has so few workers that the caller
+    /// checks each of them.
     pub(super) fn is_flat(&self) -> bool {
         self.call.workers() <= FLAT_MAX
     }
 
-    /// Returns the group of a worker, in a loop that is not flat.
+    /// Returns the group of a worker. The loop must not be flat.
     fn group_of(&self, slot: usize) -> Range<usize> {
         let first = slot - slot % GROUP;
         first..self.call.workers().min(first + GROUP)
@@ -85,7 +87,8 @@ impl Part<'_> {
         if self.is_flat() {
             self.are_done(group.clone())
         } else {
-            // The caller does not report, not even for a group of its own.
+            // The caller does not report that it is out. If it is the only worker of its group, the
+            // group therefore always counts as out.
             let is_caller = group.len() == 1 && group.start == self.call.caller();
             is_caller || self.share(group.start).group_out() == epoch
         }

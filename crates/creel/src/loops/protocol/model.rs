@@ -346,8 +346,8 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
         let loops = protocol(1);
         let shared = Shared::new(&loops, pieces);
         let others = Arc::clone(&loops);
-        // It lives as long as the helper, so that loom detects a helper that comes too late, and no
-        // harm is done.
+        // We keep the value as long as the helper runs. If a helper comes too late, loom then
+        // detects it, and no freed memory is used.
         let kept = Arc::clone(&shared);
         let visitor = thread::spawn(move || {
             for _ in 0..visits {

@@ -105,9 +105,9 @@ impl Share {
         self.claims.taken.store(epoch, Ordering::Relaxed);
     }
 
-    /// Resets everything older than loop `epoch`, which is the last one and is over. When an old
-    /// epoch is used again, no value may look as if it belonged to the new loop. Only the thread
-    /// that holds the loop lock may call this.
+    /// Resets everything older than loop `epoch`, which is the last one and is over. Otherwise,
+    /// when an old epoch is used again, a value could look as if it belonged to the new loop. Only
+    /// the thread that holds the loop lock may call this.
     ///
     /// The worker's thread may be late in an old loop, where it finds nothing to do, and may write
     /// the epoch of that loop after this reset. The next reset corrects it.
@@ -128,8 +128,8 @@ impl Share {
             .store(Left::new(epoch, 0..blocks).0, Ordering::Release);
     }
 
-    /// Claims blocks for the owner, which takes half of the remaining blocks from the front, but at
-    /// least a grain.
+    /// Claims blocks for the owner, which takes about half of the remaining blocks from the front
+    /// (see `bite`).
     pub(crate) fn claim_front(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
@@ -138,8 +138,8 @@ impl Share {
         })
     }
 
-    /// Claims blocks for a thief, which takes half of the remaining blocks from the back. It takes
-    /// nothing if less than a grain is left and the owner is in the loop.
+    /// Claims blocks for a thief, which takes about half of the remaining blocks from the back (see
+    /// `bite`). It takes nothing if less than a grain is left and the owner is in the loop.
     pub(crate) fn claim_back(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);

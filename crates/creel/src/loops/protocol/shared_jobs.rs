@@ -64,7 +64,8 @@ pub(crate) struct SharedJob {
     /// The number of pieces that no thread has taken. It is only a hint for threads that are not
     /// inside.
     left: AtomicUsize,
-    /// Whether taking one piece leaves other pieces.
+    /// Whether a helper always notifies another worker, even if it takes the last piece that seems
+    /// to be left.
     splits: bool,
     any_in_lanes: AnyInLanes,
 }
@@ -79,8 +80,8 @@ type AnyInLanes = unsafe fn(NonNull<SharedJob>) -> bool;
 /// The position of a job or a fork in the tree of jobs and forks. A thread that waits for a job
 /// helps only with jobs below it. Each job knows inside which other one it was created.
 pub(crate) struct Ancestor {
-    /// The job of which the owner is running a piece. It outlives this one, because that piece
-    /// does. It is only compared, and followed to its own parent.
+    /// The job of which the owner is running a piece. It outlives this job, because this job ends
+    /// before that piece does. It is only compared, and followed to its own parent.
     parent: *const Self,
 }
 

@@ -22,19 +22,19 @@ const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 const SHORT_NS: u64 = 12_000;
 /// A recursion that takes more than this must not be deferred a second time.
 const LONG_NS: u64 = 100_000;
-/// A recursion is deferred after this number of short ones in a row. We count up to the second
-/// value, so that one that was disturbed does not count for much.
+/// A recursion is deferred after `SHORT_RUNS` short ones. We count up to `SHORT_RUNS_MAX`, so that
+/// a single longer recursion, which may have been disturbed, does not end the deferral.
 const SHORT_RUNS: u64 = 8;
 const SHORT_RUNS_MAX: u64 = 16;
-/// The time for which a notification is deferred. The thread looks at the clock once in this number
-/// of forks.
+/// `DEFER_NS` is the time for which a notification is deferred. The thread looks at the clock once
+/// in `LOOK_EVERY` forks.
 const DEFER_NS: u64 = 6_000;
 const LOOK_EVERY: u64 = 16;
 
 /// Whether a thread defers the first notification of a recursion, because the last ones were short.
 /// Only this thread uses it, so relaxed is enough.
 pub(super) struct Deferral {
-    /// The number of short recursions.
+    /// The number of recent short recursions, up to `SHORT_RUNS_MAX`.
     short: AtomicU64,
     /// The number of forks until the thread looks at the clock. It is 0 if the thread does not
     /// defer.

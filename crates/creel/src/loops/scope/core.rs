@@ -110,7 +110,7 @@ pub(super) struct Local<'a> {
     lane: Lane<ScopeJob>,
     /// Whether the lane is in the list of the scope.
     is_listed: Cell<bool>,
-    /// The worker whose thread this is. `None` for a thread from outside.
+    /// The worker whose thread this is. It is `None` for a thread from outside.
     own: Option<usize>,
     /// The number of idle workers that this thread may notify.
     idle: &'a AtomicUsize,
@@ -122,7 +122,7 @@ impl<'a> Local<'a> {
     /// go into this lane.
     pub(super) fn with<R>(core: &Core<'_>, f: impl FnOnce(&Local<'_>) -> R) -> R {
         let own = current::index_in(&core.loops.slots);
-        // It does not move, because other threads know the address of the lane.
+        // This value must not move, because other threads know the address of its lane.
         let this = Local {
             core,
             lane: Lane::new(local(&SPARE, Cell::take).unwrap_or_default()),
@@ -135,7 +135,7 @@ impl<'a> Local<'a> {
                 .listed_from(core.loops.slots.first_helper(own)),
             throttle: WakeThrottle::new(),
         };
-        // It leaves the list before `this` is borrowed mutably to be dropped.
+        // The lane leaves the list before `this` is borrowed mutably to be dropped.
         let _leave = Leave(&this);
         this.while_current(|| f(&this))
     }
@@ -221,7 +221,8 @@ impl Drop for Leave<'_, '_> {
         let Leave(local) = *self;
         if local.is_listed.get() {
             let core = local.core;
-            // A helper that leaves early has jobs left. Everyone may take them.
+            // A helper that leaves early may have jobs left. It moves them to the queue, so that
+            // any thread can take them.
             while let Some(job) = local.pop() {
                 core.enqueue(job, None);
                 core.loops.slots.notify_other(local.own);
@@ -291,7 +292,7 @@ impl<'a> Core<'a> {
     ///
     /// # Safety
     ///
-    /// It is a `Core` that begins with the shared job, and it is alive.
+    /// `shared_job` is the first field of a `Core`, which is alive.
     unsafe fn run(shared_job: NonNull<SharedJob>, enough: &dyn Fn() -> bool) -> bool {
         // SAFETY: Validity: the caller promises that this is a `Core` that begins with the shared
         // job, and that it is alive. Aliasing: it is only shared, and what changes in it is locked
@@ -311,7 +312,7 @@ impl<'a> Core<'a> {
     ///
     /// # Safety
     ///
-    /// It is a `Core` that begins with the shared job, and it is alive.
+    /// `shared_job` is the first field of a `Core`, which is alive.
     unsafe fn any_in_lanes(shared_job: NonNull<SharedJob>) -> bool {
         // SAFETY: as in `run`.
         let this = unsafe { shared_job.cast::<Core<'_>>().as_ref() };

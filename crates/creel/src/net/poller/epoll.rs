@@ -30,8 +30,8 @@ const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 pub(in crate::net) struct Poller {
     epoll: OwnedFd,
     notified: OwnedFd,
-    /// Whether the system supports `epoll_pwait2`, as far as we know. Relaxed, because it publishes
-    /// no data.
+    /// Whether the system supports `epoll_pwait2`, as far as we know. Relaxed is enough, because it
+    /// publishes no data.
     exact: AtomicBool,
 }
 

@@ -53,7 +53,7 @@ pub(super) struct Event {
     pub(super) key: usize,
     pub(super) readable: bool,
     pub(super) writable: bool,
-    /// Whether the end of the stream or an error follows the bytes to read. Always true on systems
-    /// that do not report this.
+    /// Whether the end of the stream or an error follows the bytes to read. It is always true on
+    /// systems that do not report this.
     pub(super) ended: bool,
 }

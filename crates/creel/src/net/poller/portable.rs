@@ -38,8 +38,9 @@ impl Poller {
         match mode {
             // On systems with kqueue, a change of an existing registration does not change how it
             // is reported (`EV_CLEAR` is kept as it was, see kqueue(2)). The driver switches a
-            // socket from level to edge if no task reads from it, so a poll would return at once
-            // for ever. We therefore never use levels there.
+            // socket from level to edge if no task reads from it. There, the switch would have no
+            // effect, and each poll would return at once. We therefore never use levels on these
+            // systems.
             Mode::Level => !KQUEUE && self.0.supports_level(),
             Mode::Edge => self.0.supports_edge(),
             Mode::Oneshot => true,

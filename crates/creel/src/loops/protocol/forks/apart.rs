@@ -1,5 +1,6 @@
-//! Forks and the program's own queues (`Source`): a job of such a queue is a recursion of its own,
-//! although its thread may be in the middle of another one.
+//! Runs jobs of the program's own queues (`Source`) on a thread that forks. Such a job counts as a
+//! recursion of its own, although the thread may be in the middle of another one. For example, a
+//! thread runs one while it waits for a stolen fork.
 
 use super::{CURRENT, Forker, Forks, Place};
 use crate::{

@@ -1,5 +1,5 @@
-//! How a thread begins and ends to fork in a pool: a worker with its own forker, and a thread from
-//! outside as a guest.
+//! Begins and ends the forking of a thread in a pool. A worker uses its own forker. A thread from
+//! outside borrows one, as a guest.
 
 use super::{CURRENT, Forker};
 use crate::{
@@ -32,8 +32,9 @@ impl<'a> Entered<'a> {
             Some(index) => {
                 let slot = loops.slots.at(index);
                 if slot.is_idle() {
-                    // The worker takes part in a loop, for which it stays in the idle list. It would
-                    // not arrive if it were notified of the forks that are about to come.
+                    // The worker takes part in a loop, for which it stays in the idle list. It
+                    // would not arrive if it were notified of the forks that are about to come.
+                    // Therefore it leaves the list now.
                     slot.set_looping(true);
                     loops.slots.leave_idle_for_long(slot);
                 }

@@ -17,10 +17,13 @@ pub(crate) struct Target<'a> {
 }
 
 impl Forks {
-    /// Looks for a thread with a fork that is worth stealing. Waits for a recursion that has only
-    /// just begun, and for a while if this worker `stole` something already. Stops if `busy` returns
-    /// true, because this worker has something else to do. Passes over the first `skip` such threads
-    /// if there are others, because this worker has failed to steal from them.
+    /// Looks for a thread with a fork that is worth stealing. If a recursion has only just begun,
+    /// it waits until that recursion is old enough. If this worker already `stole` something, it
+    /// goes on looking for a while. It stops waiting as soon as `busy` returns true, because this
+    /// worker then has something else to do.
+    ///
+    /// If there are several such threads, it passes over the first `skip` of them, because this
+    /// worker has failed to steal from them.
     pub(crate) fn hunt<'a>(
         loops: &'a Protocol,
         slot: &WorkerSlot,
@@ -71,7 +74,8 @@ impl Target<'_> {
     /// is in the middle of user code, `is_inside` is true.
     pub(crate) fn run(self, slot: &WorkerSlot, is_inside: bool, begin: impl FnOnce(bool)) -> bool {
         let Self { loops, victim } = self;
-        // The user code may fork too, and then it must be counted.
+        // In the middle of user code, the forker must be counted, because that code may fork as
+        // well.
         let begun_ns = is_inside.then_some(|| 0);
         let own = loops.forks.worker(loops, slot.index, begun_ns);
         let Some(prey) = victim.steal(own, None, || true) else {

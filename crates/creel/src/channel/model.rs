@@ -57,7 +57,7 @@ fn oneshot_halves_leave_in_any_order() {
 }
 
 #[test]
-fn slot_hands_over_two_messages() {
+fn spsc_hands_over_two_messages() {
     check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let sender = thread::spawn(move || {
@@ -78,7 +78,7 @@ fn slot_hands_over_two_messages() {
 }
 
 #[test]
-fn slot_receiver_leaves_under_a_sender() {
+fn spsc_receiver_is_dropped_during_a_send() {
     check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let message = Arc::new(());
@@ -95,7 +95,7 @@ fn slot_receiver_leaves_under_a_sender() {
 }
 
 #[test]
-fn ring_of_one_place_wakes_both_sides() {
+fn bounded_with_capacity_one_wakes_both_sides() {
     check(|| {
         let (tx, rx) = bounded::channel(1);
         let sender = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn ring_of_one_place_wakes_both_sides() {
 }
 
 #[test]
-fn ring_with_two_senders_wakes_the_receiver_for_each() {
+fn bounded_with_two_senders_wakes_the_receiver_for_each() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let other = tx.clone();
@@ -125,7 +125,7 @@ fn ring_with_two_senders_wakes_the_receiver_for_each() {
 }
 
 #[test]
-fn ring_cancelled_receiver_passes_its_wake_on() {
+fn bounded_receiver_that_is_cancelled_passes_its_wake_on() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let mut cancelled = Box::pin(rx.recv());

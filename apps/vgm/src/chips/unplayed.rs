@@ -264,7 +264,7 @@ pub fn knows_variant(header: &Header, chip: ChipId) -> bool {
     VARIANTS.contains(&chip) && (chip != ChipId::Sn76489 || header.is_t6w28())
 }
 
-/// The parts that a song uses and that we do not play.
+/// The parts that a song uses and that we do not play, one bit per entry of [`UNPLAYED`].
 #[derive(Clone, Debug, Default)]
 pub struct Used(u64);
 

@@ -30,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMZ280B",
     verification: DOCUMENTS,
     ratio: Some(1.7),
-    // The core has one bit less, so that eight voices fit.
+    // The core drops one bit, so that eight voices fit into 16 bits.
     level: Level::new(2.0, 0x98, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 50,
@@ -272,7 +272,8 @@ impl Ymz280b {
                     if !works {
                         voice.plays = false;
                     } else if !self.keys_work && voice.control & 0x90 == 0x90 {
-                        // Looping voices with a pressed key play on.
+                        // When keys are enabled again, a looping voice whose key is pressed
+                        // continues.
                         voice.plays = voice.format() != 0;
                     }
                 }

@@ -37,7 +37,8 @@ pub trait OutputWidth {
     const LIMIT: Option<i32>;
 }
 
-/// OPM and OPN: all 14 bits of each operator. There is no limit that four operators could reach.
+/// OPM and OPN: the chip adds all 14 bits of each operator. The sum has no limit, because it has
+/// room for four operators at their loudest.
 #[derive(Clone)]
 pub struct FullWidth;
 

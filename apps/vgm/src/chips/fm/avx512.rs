@@ -1,5 +1,5 @@
-//! The inner loops for processors with AVX-512BW, which compute 64 frames at once, and faster ones
-//! for those that also have AVX-512VBMI.
+//! The inner loops for processors with AVX-512BW, which compute 64 frames at once. Processors that
+//! also have AVX-512VBMI get a faster variant.
 //!
 //! Other processors need two dependent table lookups per tone. Here both tables are in vector
 //! registers: a quarter of the sine, and an octave of the exponential. A permutation is a lookup in
@@ -188,7 +188,7 @@ const _: () = assert!(
     "the high bytes of the second half must be 0"
 );
 
-/// Loads 256 bytes into registers, or the first of them.
+/// Loads the first `64 * VECTORS` of 256 bytes into registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn byte_table<const VECTORS: usize>(bytes: &[i8; 256]) -> [__m512i; VECTORS] {

@@ -120,10 +120,11 @@ enum Plan {
     /// Nothing is computed. Operator 1 and the carriers are silent, and the feedback memory
     /// receives zeros.
     Silent,
-    /// Only operator 1 is computed, because the feedback memory needs it. It has this slot. The
-    /// carriers are silent.
+    /// The carriers are silent. Only operator 1 is computed, because the feedback memory needs its
+    /// values. The field is the index of its tone in the buffers.
     First(usize),
-    /// All operators are computed. Operator 1 has this slot, or is silent.
+    /// All operators are computed. The field is the index of the tone of operator 1 in the buffers,
+    /// or `None` if operator 1 is silent.
     Whole(Option<usize>),
 }
 

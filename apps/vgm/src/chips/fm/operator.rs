@@ -350,7 +350,8 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
     }
 }
 
-/// The array that receives the steps of an envelope, and the values to add.
+/// The array that receives the attenuation of an operator. `total` is added to the attenuation of
+/// the envelope, and `is_off` returns whether this attenuation counts as silence.
 struct Levels<'a, const SHIFT: u32, O> {
     attenuation: &'a mut [u16; BLOCK + BEYOND],
     total: u16,
@@ -387,8 +388,9 @@ fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + BEYOND], range: Range<usi
     const LANES: usize = 16;
     let frames = range.len();
     let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
-    // We shift the 20 relevant bits to the top. The rest of them then fits into a signed number of
-    // 16 bits, so that the compiler narrows a vector with one instruction.
+    // We shift the 20 bits of the phase to the top of the word. The shift below then leaves the
+    // upper 10 of them. They fit into a signed number of 16 bits, so the compiler can narrow a
+    // vector with one instruction.
     const UNUSED: u32 = 12;
     let mut phase = start << UNUSED;
     for slot in out {

@@ -35,7 +35,8 @@ impl Default for TimerA {
 }
 
 impl TimerA {
-    /// Sets the number of units per frame. The rest of a running period keeps its units.
+    /// Sets the number of units per frame. A running period keeps its number of remaining units, so
+    /// its duration changes.
     pub fn set_unit(&mut self, unit: u32) {
         self.unit = unit;
     }

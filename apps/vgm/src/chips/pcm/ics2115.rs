@@ -349,7 +349,7 @@ impl Oscillator {
         let step = u32::from(self.step) << 2;
         let frames = frames.min(BLOCK);
         while lines.count < frames {
-            // None of this number of frames reaches the end.
+            // The number of the next frames of which none reaches the end.
             let calm = match (self.end.saturating_sub(self.at)).checked_sub(1) {
                 Some(room) if !self.has(control::BACKWARDS) => room.checked_div(step).unwrap_or(0),
                 _ => 0,

@@ -45,7 +45,7 @@ const WAVE: u8 = 2;
 const ONCE: u8 = 4;
 const HALF: u8 = 0x80;
 
-/// The step if none was written. Some programs rely on it.
+/// The step of a voice to which none was written. Some programs rely on it.
 const USUAL_STEP: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -19,8 +19,9 @@
 /// The number of places from one side to the middle.
 const PLACES: usize = 17;
 
-/// For a voice at each place, the dry amount on the farther side, and the wet amounts on both
-/// sides, in thousandths. The dry amount on its own side is always 1.
+/// The amounts of a voice at each place, in thousandths: dry on the farther side (`FAR_DRY`), wet
+/// on the nearer side (`NEAR_WET`), and wet on the farther side (`FAR_WET`). The first place is at
+/// one side, and the last one is the middle. The dry amount on the nearer side is always 1.
 const FAR_DRY: [i32; PLACES] = [
     0, 110, 130, 165, 200, 230, 280, 319, 380, 440, 520, 560, 640, 710, 800, 900, 1000,
 ];
@@ -116,7 +117,7 @@ pub struct SpatialFilter {
     /// The last frames and those of the current block, left and right.
     dry: [Vec<i32>; 2],
     wet: [Vec<i32>; 2],
-    /// The number of last frames that are known to have no wet signal.
+    /// The number of frames before the current block that are known to have no wet signal.
     plain: usize,
 }
 
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn spatial_filters_match_measured_gains() {
-        // Hz, decibels left and right, degrees left and right.
+        // Each row has a frequency in Hz, the gains left and right in dB, and the phases left and
+        // right in degrees.
         for (hz, db, degrees) in [
             (100.0, [-1.9, -1.9], Some([173.0, 178.0])),
             (400.0, [-2.0, -2.0], Some([147.0, 167.0])),

@@ -98,8 +98,8 @@ impl Stem {
 }
 
 impl Unit {
-    /// Returns the settings of this unit. They are those in `all`, but if the unit is a stem, only
-    /// the chip or the voice of the stem is audible.
+    /// Returns the settings of this unit. They are the settings `all`. If the unit is a stem, only
+    /// its chip or its voice is audible.
     pub fn settings(&self, all: &Settings) -> Settings {
         let mut settings = all.clone();
         if let Some(stem) = self.stem {

@@ -328,7 +328,7 @@ impl Walk {
         })
     }
 
-    /// Returns a warning if the song plays samples that we replace.
+    /// Returns a warning if the song plays the drums of a YM2608, which we replace by our own.
     pub fn replaced_samples(&self) -> Option<String> {
         self.samples.replaced()
     }
@@ -539,7 +539,8 @@ mod tests {
 
     #[test]
     fn hostile_song_is_read_in_linear_time() {
-        // From each place, everything looks like waits up to the end, where nothing follows.
+        // After the damaged byte, there are only waits and no command that ends the song. A search
+        // that read them to the end from each place would take quadratic time.
         let song = song(&[music(), vec![0x00], vec![0x70; 4 << 20]].concat());
         assert_eq!(song.ticks(), 10 * 735);
     }

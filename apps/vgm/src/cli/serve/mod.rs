@@ -170,12 +170,12 @@ impl Site {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        // Nothing on the page changes anything, so there is nothing to post.
+        // The page only reads, so no other method is needed.
         if request.method != "GET" {
             return Answer::refused("405 Method Not Allowed");
         }
         match request.path.as_str() {
-            // Browsers ask for the second one without being asked to.
+            // The page names the first path. Browsers also request the second one on their own.
             "/favicon.svg" | "/favicon.ico" => Answer::ok("image/svg+xml", ICON.to_vec()),
             "/" => Answer::ok(
                 "text/html; charset=utf-8",

@@ -32,7 +32,8 @@ macro_rules! fm {
 
             fn frames(&mut self, count: usize) -> Vec<i32> {
                 let mut frames = vec![[0; 2]; count];
-                // An uneven size, so that blocks and periods do not fall together.
+                // The size of the blocks is uneven, so that blocks and timer periods do not end
+                // together.
                 for block in frames.chunks_mut(77) {
                     self.render(block);
                 }

@@ -373,7 +373,7 @@ fn replay_gain_is_independent_of_job_count() {
     for song in rendered(&["--normalize"]) {
         assert!((peak(&song) - 1.0).abs() < 1e-5, "{}", peak(&song));
     }
-    // The volume applies on top.
+    // The volume is applied after the normalisation.
     for song in rendered(&["--normalize", "--volume", "0.25"]) {
         assert!((peak(&song) - 0.25).abs() < 1e-5, "{}", peak(&song));
     }

@@ -249,7 +249,7 @@ fn block_song(kind: u8) -> Song {
     let mut block = vec![0x67, 0x66, kind];
     let data: &[u8] = match kind {
         0x7F => &[0, 2, 8, 2, 4, 0, 1, 2, 3, 4],
-        // Four values of 8 bits from codes of 4 bits.
+        // The block has four codes of 4 bits, which unpack to values of 8 bits.
         0x40..0x7F => &[0, 4, 0, 0, 0, 8, 4, 0, 0, 0, 0x12, 0x34],
         _ => &[16, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
     };
@@ -295,7 +295,8 @@ fn stream_blocks_of_every_kind_can_be_streamed() {
 
 #[test]
 fn streams_select_the_channel_in_their_port() {
-    // The DAC of channel 4, while channel 0 is selected. FF is for the selected channel.
+    // The port of the stream is the channel whose DAC it feeds, here channel 4 while channel 0 is
+    // selected. Port FF stands for the selected channel.
     let song = |port: u8, selected: u8| {
         let setup = [(1, 0xFF), (0, 4), (5, 0xFF), (4, 0xDF), (0, selected)];
         let mut commands = vec![0x67, 0x66, 5, 4, 0, 0, 0, 0, 31, 0, 31];
@@ -324,7 +325,8 @@ fn volumes_of_the_extra_header_are_heard() {
         let mut song = base[..0x100].to_vec();
         song[0xBC] = 0x44;
         song[0x34] = 0xF0;
-        // The size, no clocks, and the volumes, which follow the offset.
+        // The extra header consists of its size, an offset of 0 for clocks, and the offset of the
+        // volumes, which follow directly.
         song.extend([12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, entries.len() as u8]);
         song.extend(entries.concat());
         song.resize(0x124, 0);
@@ -341,7 +343,7 @@ fn volumes_of_the_extra_header_are_heard() {
     ] {
         assert!(song(&[entry]) != unchanged, "{entry:x?}");
     }
-    // The second chip does not play.
+    // The song has no second chip, so the volume of that chip changes nothing.
     assert!(song(&[[chip, 1, 0x80, 0]]) == unchanged);
 }
 
@@ -423,7 +425,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn every_check_of_the_table_exists() {
+fn every_test_that_the_table_names_exists() {
     let mut names = BTreeSet::new();
     functions(&root().join("src"), &mut names);
     functions(&root().join("tests"), &mut names);

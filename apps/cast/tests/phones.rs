@@ -24,8 +24,8 @@ struct Phone {
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
-    /// The packets that it has received: the payload type and the payload of each RTP packet, and
-    /// (in `reports`) RTCP packets.
+    /// The payload type and the payload of each RTP packet that the telephone has received.
+    /// `reports` has the RTCP packets.
     heard: Vec<(u8, Vec<u8>)>,
     reports: Vec<Vec<u8>>,
 }
@@ -223,7 +223,8 @@ fn strangers_cannot_end_a_call() {
         let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut n = 0;
         until("the call", || {
-            // A BYE with the SSRC of a leg, a BYE of another SSRC, and a packet of another SSRC.
+            // The stranger sends a BYE with the SSRC of a leg. The address of the leg sends a BYE
+            // of another SSRC, and a packet of a third SSRC.
             stranger.send_to(&a.bye(), plan.on).unwrap();
             let other = Phone {
                 ssrc: 99,

@@ -355,7 +355,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         overflowed: Some(0),
         ..Measured::default()
     };
-    // Removes what earlier runs on this thread may have left.
+    // We discard measurements that earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
     let summary = pcap::read(capture, |packet| {
         let at = Times::at(CAPTURE_BEGIN.saturating_add(packet.at));

@@ -48,7 +48,7 @@ pub(super) struct UdpReader {
     counters: ReceiveCounters,
     /// The part of the demultiplexer's counts that is in `counters`.
     published: Published,
-    /// Packets since the source address was last checked.
+    /// The number of packets since the source address was last checked.
     since_address_check: u32,
     /// The number of packets in the current turn, and in the one before. A turn ends when no packet
     /// is left.

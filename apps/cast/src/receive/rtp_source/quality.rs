@@ -16,7 +16,7 @@ pub(in crate::receive) struct Reported {
 }
 
 impl Reported {
-    /// Adds what another port has received.
+    /// Adds the reports about the same source that arrived on another port.
     pub(in crate::receive) fn add(&mut self, other: &Reported) {
         self.block = other.block.or(self.block);
         self.voip = other.voip.or(self.voip);

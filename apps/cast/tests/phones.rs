@@ -282,7 +282,7 @@ fn reports_are_exchanged_and_a_bye_on_the_next_port_ends_the_call() {
                 b.send(PCMU, &VOICE);
                 !a.reports.is_empty()
             });
-            // It is a sender report with a block about the telephone's own stream.
+            // The room sends a sender report with a block about the telephone's own stream.
             assert_eq!(a.reports[0][..2], [0x81, 200]);
             assert_eq!(a.reports[0][28..32], [0, 0, 0, 1]);
             let (socket, port) = match rtcp {

@@ -228,7 +228,8 @@ fn value<'a>(whole: &'a Session, media: &'a Media, name: &'a str) -> Option<&'a 
 /// packets.
 type ReportAddress = (Option<IpAddr>, u16);
 
-/// Returns where reports go, and to which address and port if it is not simply the next port.
+/// Returns the place to which reports go, and their address and port if these are not simply those
+/// of the next port.
 ///
 /// # Errors
 ///

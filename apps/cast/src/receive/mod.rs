@@ -59,7 +59,7 @@ pub struct Plan {
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,
     /// A packet counts as late if it arrives more than this time after it was due. It corresponds
     /// to the buffer of a player. The time of arrival is that of the kernel, so `wait` has no

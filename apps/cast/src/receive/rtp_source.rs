@@ -108,7 +108,7 @@ pub(super) struct RtpSource {
     stray: Option<(Header, Vec<u8>, usize, Times)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
-    /// What other hosts report about the source.
+    /// The last reports of other hosts about the source.
     reported: Reported,
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.

@@ -283,9 +283,9 @@ impl Room {
         Some(self.legs.len() - 1)
     }
 
-    /// Removes the leg that says goodbye. Everyone can send such a packet, so it must have the SSRC
-    /// of the leg, and come from the leg's port, or from the next one, which is its port for
-    /// reports.
+    /// Removes the leg that sends a BYE. Everyone can send such a packet. Therefore, it must have
+    /// the SSRC of the leg. It must also come from the port of the leg, or from the next port,
+    /// which is the leg's port for reports.
     fn receive_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
         let mut leaving = Vec::new();
         rtcp::read(datagram, |item| {

@@ -383,7 +383,7 @@ impl Noise {
     }
 }
 
-/// The envelope: 32 steps up or down, followed by what the shape selects.
+/// The envelope: 32 steps up or down. The shape selects how the envelope continues after them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Envelope {
     period: u32,

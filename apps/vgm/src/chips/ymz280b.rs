@@ -40,8 +40,8 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 8;
 
-/// One sample in the position of a voice. It is a power of two, because the interpolation divides
-/// by it.
+/// The number of units of a voice's position per sample. It is a power of two, because the
+/// interpolation divides by it.
 const ONE: u32 = 256;
 
 /// The growth of the ADPCM step after a code in 256ths, by the low three bits of the code.

@@ -1,5 +1,5 @@
-//! One pass over the commands of a song, which checks them and collects what we must know before
-//! we play it.
+//! One pass over the commands of a song. It checks them, and collects the facts that the player
+//! must know in advance.
 //!
 //! A song may be damaged: a byte is lost, a length is wrong, the file is cut off. We play such a
 //! song as far as we can:

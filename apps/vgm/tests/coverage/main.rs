@@ -1,4 +1,5 @@
-//! The coverage of the VGM format: what we play of it, and the check behind each row.
+//! The coverage of the VGM format: the parts of it that we play, and the test that checks each of
+//! them.
 //!
 //! The tests generate a song for each flag of the header, kind of data block, command and part of a
 //! chip, and compare the sound or the report. They also write the table, which is
@@ -29,19 +30,19 @@ use creel_vgm::chips::unplayed::{Sign, UNPLAYED, knows_variant};
 use creel_vgm::format::{ChipId, Header, Instance, Song};
 use songs::{FIELDS, Field, base_song, header_song};
 
-/// What we do with a part of the format, and how a test shows it.
+/// Our treatment of a part of the format, and the way in which a test shows it.
 #[derive(Clone, Copy)]
 pub enum State {
-    /// It changes the sound: the song differs between these two values of the byte.
+    /// The part changes the sound. The song differs between these two values of the byte.
     Heard(u8, u8),
-    /// It has no effect on the sound, for this reason: the song sounds the same with these two
-    /// values of the byte.
+    /// The part has no effect on the sound. The song sounds the same with these two values of the
+    /// byte, for this reason.
     Silent(u8, u8, &'static str),
-    /// It makes no sound, for this reason.
+    /// The part makes no sound, for this reason.
     Unheard(&'static str),
-    /// We play it, and the tests with these names check it.
+    /// We play the part, and the tests with these names check it.
     Tested(&'static [&'static str]),
-    /// We do not play it, and a song that uses it says so.
+    /// We do not play the part, and a song that uses it reports this.
     Reported,
 }
 
@@ -130,7 +131,7 @@ fn bit_31_of_each_clock_has_a_meaning_or_is_reported() {
     }
 }
 
-/// What we do with a command or a kind of data block.
+/// Returns our treatment of the command or the data block in this song.
 fn state_of(song: &Song) -> &'static str {
     let played = |instance: &Instance| registry::of(instance.chip).is_some();
     match song.chips().find(|chip| song.writes(*chip) > 0) {

@@ -100,7 +100,8 @@ fn segapcm_loops_after_its_last_page() {
         both(&mut chip, 2048)
     };
     let looped = note(0);
-    // It plays two pages at half a sample per frame, and then continues from the middle of page 1.
+    // The voice plays two pages at half a sample per frame, and then continues from the middle of
+    // page 1.
     let pages: Vec<i32> = looped.iter().map(|frame| frame[0]).collect();
     let expected = |frame: usize| match frame {
         0..512 => 1,

@@ -6,7 +6,7 @@ use crate::net::rtcp::ReportBlock;
 use crate::net::xr::VoipMetrics;
 use std::time::Duration;
 
-/// What other hosts have reported about a source.
+/// The last reports of other hosts about a source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::receive) struct Reported {
     pub(in crate::receive) block: Option<ReportBlock>,

@@ -212,10 +212,10 @@ impl Operator {
 
     /// Runs an operator with SSG-EG.
     ///
-    /// - `ramp` is called with each range of frames in which the phase advances evenly, the phase
-    ///   before it and the step.
-    /// - `hold` is called with each range in which the envelope is constant, the operator in that
-    ///   state, and the attenuation of the LFO.
+    /// - `ramp` is called for each range of frames in which the phase advances evenly. Its
+    ///   arguments are the range, the phase before it and the step.
+    /// - `hold` is called for each range in which the envelope is constant. Its arguments are the
+    ///   range, the operator in its state at that time, and the attenuation of the LFO.
     #[inline(always)]
     fn run_ssg_eg(
         &mut self,

@@ -98,7 +98,7 @@ struct Voice {
     slow: [bool; 4],
     ramp_frames: u32,
     count: u32,
-    /// The outputs of the poles, and (in `before`) those of poles 2 and 3 one frame earlier.
+    /// The outputs of the poles. `before` has the outputs of poles 2 and 3 one frame earlier.
     poles: [i32; 4],
     before: [i32; 2],
 }

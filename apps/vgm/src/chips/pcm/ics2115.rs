@@ -67,16 +67,16 @@ const VOLUME_MAX: i64 = 0xFFFF << RAMP;
 
 /// The bits of registers 00 and 0D.
 mod control {
-    /// 00: samples are µ-law.
+    /// A bit of register 00: samples are µ-law.
     pub const MU_LAW: u8 = 1;
-    /// Both: the oscillator or the ramp is stopped.
+    /// A bit of both registers: the oscillator or the ramp is stopped.
     pub const STOP: u8 = 2;
-    /// 00: samples have 8 bits.
+    /// A bit of register 00: samples have 8 bits.
     pub const BYTES: u8 = 4;
     pub const LOOP: u8 = 8;
     pub const PING_PONG: u8 = 16;
     pub const BACKWARDS: u8 = 64;
-    /// 0D: the ramp has ended.
+    /// A bit of register 0D: the ramp has ended.
     pub const DONE: u8 = 1;
 }
 

@@ -1,8 +1,8 @@
 //! The spatial panning of the QSound, which can place voices outside of the two loudspeakers.
 //!
 //! Each side receives a *dry* and a *wet* signal. The dry signal comes a little later on the right.
-//! The wet signal is inverted, attenuated more at higher frequencies, and delayed: relative to the
-//! dry signal of its side by 0.23 ms on the left and by 0.08 ms on the right. A voice at one side
+//! The wet signal is inverted, and attenuated more at higher frequencies. It is also later than the
+//! dry signal of its side, by 0.23 ms on the left and by 0.08 ms on the right. A voice at one side
 //! is dry there and wet at the other side. This cancels the crosstalk to the other ear. A voice in
 //! the middle has both on both sides. Pans 140 to 160 have the dry signal only.
 //!

@@ -68,7 +68,7 @@ pub struct Blep {
     frames_a_tick: u64,
     /// The tick from which the offsets passed to `step` count.
     tick: u64,
-    /// The frame of `deltas[0]`.
+    /// The number of the output frame to which `deltas[0]` belongs.
     frame: u64,
     /// The differences from frame to frame, times [`ONE`].
     deltas: Vec<i32>,

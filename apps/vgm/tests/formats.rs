@@ -269,7 +269,8 @@ fn stems_of_a_normalized_song_add_up_to_it() {
     }
 }
 
-/// A single voice has the same samples for all flags that select it, and so has the rest.
+/// A single voice has the same samples for all flags that select it. Together with the song without
+/// this voice, it gives the whole song.
 #[test]
 fn solo_voice_equals_its_stem() {
     let folder = Folder::new("solo-voice");

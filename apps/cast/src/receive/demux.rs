@@ -158,7 +158,7 @@ impl Demux {
         self.probation_packets
     }
 
-    /// Processes a datagram.
+    /// Processes a datagram, which may be RTP, RTCP or neither.
     #[inline]
     pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
         if !self.accepts_all && !self.session.sources.accepts(from.ip()) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 pub struct SentReport {
     /// The number of the stream.
     pub stream: usize,
-    /// The SSRC.
+    /// The SSRC of the stream.
     pub ssrc: u32,
     /// The number of packets to each client, including those of the ramp-up.
     pub packets: u64,

@@ -13,7 +13,7 @@ use crate::render::Settings;
 /// A part of a song with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stem {
-    /// The chip.
+    /// The chip of which the stem has the sound.
     pub chip: Instance,
     /// The voice of the chip, from 0, or `None` for all voices.
     pub voice: Option<u8>,

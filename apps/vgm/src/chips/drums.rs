@@ -69,7 +69,7 @@ fn decay(time: f64, seconds: f64) -> f64 {
     (-time / seconds).exp()
 }
 
-/// Marsaglia's xorshift.
+/// A generator of random numbers, Marsaglia's xorshift.
 struct Noise(u32);
 
 impl Noise {

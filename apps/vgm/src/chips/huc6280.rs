@@ -181,7 +181,7 @@ impl Channel {
     }
 }
 
-/// The PSG of the HuC6280.
+/// The emulated PSG of a HuC6280, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Huc6280 {
     clock_hz: u32,

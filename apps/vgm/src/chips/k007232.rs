@@ -107,7 +107,7 @@ impl Voice {
     }
 }
 
-/// The K007232.
+/// An emulated K007232, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct K007232 {
     clock_hz: u32,

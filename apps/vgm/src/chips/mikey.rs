@@ -107,7 +107,7 @@ impl Channel {
     }
 }
 
-/// The sound of the Mikey.
+/// The emulated sound of a Mikey, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Mikey {
     clock_hz: u32,

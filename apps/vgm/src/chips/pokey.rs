@@ -119,7 +119,7 @@ impl Channel {
     }
 }
 
-/// The POKEY.
+/// An emulated POKEY, which reports its output as steps.
 #[derive(Clone)]
 pub struct Pokey {
     clock_hz: u32,

@@ -189,7 +189,7 @@ impl Envelope {
     }
 }
 
-/// The SAA1099.
+/// An emulated SAA1099, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Saa1099 {
     clock_hz: u32,
@@ -399,7 +399,8 @@ impl StepChip for Saa1099 {
             }
             _ => {}
         }
-        // Selecting the register of an envelope is the write that clocks it.
+        // A write to the register of an envelope clocks it, if it is clocked by writes. On the
+        // chip, selecting the register is enough.
         if matches!(reg, 0x18 | 0x19) {
             let envelope = &mut self.envelopes[usize::from(reg & 1)];
             if envelope.by_write() {

@@ -153,7 +153,7 @@ impl Channel {
     }
 }
 
-/// The VSU.
+/// An emulated VSU, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Vsu {
     clock_hz: u32,

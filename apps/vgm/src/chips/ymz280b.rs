@@ -50,7 +50,7 @@ const GROWTH: [i32; 8] = [230, 230, 230, 230, 307, 409, 512, 614];
 const STEP_MIN: i32 = 0x7F;
 const STEP_MAX: i32 = 0x6000;
 
-/// The state of the decoder.
+/// The state of the ADPCM decoder: the last value and the step size.
 #[derive(Clone, Copy, Debug)]
 struct Decoder {
     value: i32,
@@ -197,7 +197,7 @@ fn in_units(byte: u32, format: u8) -> u32 {
     }
 }
 
-/// The YMZ280B.
+/// An emulated YMZ280B, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Ymz280b {
     clock_hz: u32,

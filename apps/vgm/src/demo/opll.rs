@@ -5,7 +5,7 @@ use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// The orchestra.
+/// The orchestra of the YM2413.
 pub struct Opll;
 
 const CLOCK_HZ: u32 = 3_579_545;

@@ -75,7 +75,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Notes a write.
+    /// Notes a write, because it may start a voice that plays samples.
     #[inline(always)]
     pub(super) fn write(&mut self, write: &Write) {
         // Most writes go to chips without samples.
@@ -171,7 +171,7 @@ impl Samples {
         self.contains(block.kind);
     }
 
-    /// Notes a copy into RAM.
+    /// Notes a copy into RAM, which may contain samples.
     pub(super) fn copy(&mut self, copy: &RamWrite) {
         self.contains(copy.kind);
     }

@@ -62,7 +62,7 @@ pub struct Walk {
     gaps: (usize, Option<Gap>),
 }
 
-/// Bytes that are not commands.
+/// A gap: bytes of the song that are not commands.
 struct Gap {
     offset: usize,
     length: usize,

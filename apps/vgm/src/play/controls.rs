@@ -37,7 +37,7 @@ pub struct PlayerControls {
     frame: AtomicU64,
     underruns: AtomicU64,
     underrun_us: AtomicU64,
-    /// Gaps that the device caused.
+    /// The number of gaps that the device caused.
     stalls: AtomicU64,
     stall_us: AtomicU64,
     /// The number of frames that the device has not played yet.

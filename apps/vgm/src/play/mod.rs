@@ -119,7 +119,7 @@ pub enum PlayerEvent {
 /// A playing song.
 #[derive(Debug, Clone)]
 pub struct Track {
-    /// The position in the queue.
+    /// The position of the song in the queue, from 0.
     pub place: usize,
     /// The name of the file, or of the file in an archive.
     pub source: String,

@@ -47,7 +47,7 @@ impl OutputWidth for FullWidth {
     const LIMIT: Option<i32> = None;
 }
 
-/// OPNA and OPNB.
+/// OPNA and OPNB: each operator loses its lowest bit.
 #[derive(Clone)]
 pub struct ThirteenBits;
 
@@ -56,7 +56,7 @@ impl OutputWidth for ThirteenBits {
     const LIMIT: Option<i32> = None;
 }
 
-/// OPN2.
+/// OPN2: each operator loses its five lowest bits, and the sum of a channel is limited.
 #[derive(Clone)]
 pub struct NineBits;
 

@@ -134,7 +134,7 @@ pub trait AttenuationSink {
     fn hold(&mut self, frames: Range<usize>, attenuation: u16);
 }
 
-/// Ignores the attenuation.
+/// Ignores the attenuation. It is for operators that only advance.
 impl AttenuationSink for () {
     #[inline(always)]
     fn hold(&mut self, _: Range<usize>, _: u16) {}

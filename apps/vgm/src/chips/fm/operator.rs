@@ -48,9 +48,9 @@ pub struct Pitch {
 /// The decoded registers of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorSettings {
-    /// The frequency.
+    /// The parameters of the frequency.
     pub pitch: Pitch,
-    /// The phase step of this frequency without the LFO.
+    /// The phase step per frame that follows from `pitch`, without the LFO.
     pub step: u32,
     /// The rates of the envelope.
     pub rates: Rates,
@@ -83,15 +83,15 @@ impl Tone {
 /// A range of frames in which the LFO of one operator is constant.
 #[derive(Clone, Copy, Debug)]
 pub struct LfoSegment {
-    /// The number of frames.
+    /// The number of frames in the range.
     pub frames: usize,
-    /// The phase step.
+    /// The change of the phase per frame.
     pub step: u32,
     /// The attenuation that the LFO adds.
     pub am: u16,
 }
 
-/// One operator.
+/// An operator with its registers and the state of its phase, envelope and key.
 #[derive(Clone, Debug, Default)]
 pub struct Operator {
     /// The decoded registers.

@@ -11,7 +11,7 @@
 //!
 //! Source: the YM2151 and YM2608 application manuals, sections on timers.
 
-/// Timer A.
+/// Timer A, which presses keys in CSM mode.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerA {
     /// The register value, 0 to 1023.

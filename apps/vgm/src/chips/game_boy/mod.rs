@@ -286,7 +286,7 @@ impl Noise {
     }
 }
 
-/// The sound of the Game Boy.
+/// The emulated sound of a Game Boy, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct GameBoy {
     clock_hz: u32,

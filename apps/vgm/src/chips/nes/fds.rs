@@ -83,7 +83,7 @@ pub struct Fds {
     halted: bool,
     envelopes_halted: bool,
     pitch: u16,
-    /// The position in the wave.
+    /// The position in the wave, with [`FRACTION`] fraction bits.
     place: u32,
     counter: i8,
     table: [u8; 64],

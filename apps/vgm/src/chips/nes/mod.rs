@@ -98,7 +98,7 @@ const PAL: System = System {
     ],
 };
 
-/// The APU.
+/// An emulated APU, which reports its output as steps.
 #[derive(Clone)]
 pub struct Nes {
     clock_hz: u32,

@@ -24,7 +24,7 @@ const PREPARE_PERIOD: usize = 4097;
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
-    /// Timer A.
+    /// Timer A, which can press keys.
     pub timer: TimerA,
     /// The LFO.
     pub lfo: Lfo,

@@ -90,7 +90,7 @@ struct Voice {
     noise: u16,
 }
 
-/// The C140 or C219.
+/// An emulated C140 or C219, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct C140 {
     clock_hz: u32,

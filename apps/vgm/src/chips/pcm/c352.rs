@@ -100,7 +100,7 @@ struct Voice {
     now: [i32; 4],
 }
 
-/// The C352.
+/// An emulated C352, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct C352 {
     clock_hz: u32,
@@ -170,7 +170,7 @@ impl Voice {
         }
     }
 
-    /// Executes the key flags.
+    /// Executes the key flags. A key-on starts the voice, and a key-off stops it.
     fn execute(&mut self) {
         if self.has(flag::KEY_ON) {
             self.at = u32::from(self.bank) << 16 | u32::from(self.start);

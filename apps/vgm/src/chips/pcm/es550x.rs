@@ -103,7 +103,7 @@ struct Voice {
     before: [i32; 2],
 }
 
-/// The ES5505 or ES5506.
+/// An emulated ES5505 or ES5506, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Es550x {
     clock_hz: u32,

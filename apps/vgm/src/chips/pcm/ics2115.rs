@@ -462,7 +462,7 @@ impl PcmChip for Ics2115 {
             }
         }
         for side in out.as_flattened_mut() {
-            // With this shift, four oscillators at their loudest fit.
+            // With this shift, four oscillators at their loudest fit into 16 bits.
             *side >>= 2;
         }
         limit(out);

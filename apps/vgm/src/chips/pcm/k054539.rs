@@ -81,7 +81,7 @@ struct Voice {
     value: i32,
 }
 
-/// The K054539.
+/// An emulated K054539, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct K054539 {
     clock_hz: u32,

@@ -60,9 +60,9 @@ const ADDRESS_MASK: u32 = 0x3_FFFF;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Voice {
-    /// The number of remaining codes.
+    /// The number of codes of the phrase that have not been played yet.
     left: u32,
-    /// The position in codes.
+    /// The position of the next code. A byte has two codes.
     at: u32,
     volume: i32,
     oki: Oki,

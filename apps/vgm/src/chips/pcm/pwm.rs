@@ -37,7 +37,7 @@ pub const INFO: ChipInfo = ChipInfo {
 /// 22,020 pulses per second.
 const USUAL_CYCLE: u16 = 1045;
 
-/// The PWM of the 32X.
+/// An emulated PWM of the 32X, which renders a frame per tick of the song.
 #[derive(Clone, Debug)]
 pub struct Pwm {
     cycle: u16,

@@ -90,7 +90,7 @@ enum State {
     Low(u8),
 }
 
-/// The µPD7759.
+/// An emulated µPD7759, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Upd7759 {
     clock_hz: u32,

@@ -214,7 +214,8 @@ impl Site {
 
     /// Lists the songs that match all words of the search.
     fn songs(&self, request: &Request) -> Answer {
-        // Only the songs in this folder or archive and below it.
+        // We list only the songs in this folder or archive, and below it. By default, we list all
+        // songs.
         let below = request.value("in").unwrap_or_default();
         let below = format!("{}/", below.trim_end_matches('/'));
         let is_below = |path: &str| below == "/" || path.starts_with(&below);

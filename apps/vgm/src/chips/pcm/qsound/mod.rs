@@ -108,7 +108,7 @@ struct Echo {
     line: Vec<i32>,
 }
 
-/// The QSound.
+/// An emulated QSound, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Qsound {
     clock_hz: u32,

@@ -36,12 +36,12 @@ const FAR_WET: [i32; PLACES] = [
 /// two bits.
 pub const WHOLE: i32 = 4096;
 
-/// The amounts of a voice on each side.
+/// The amounts of the dry and the wet signal of a voice, left and right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pan {
-    /// The unfiltered amounts.
+    /// The amounts of the dry signal, which is not filtered.
     pub dry: [i32; 2],
-    /// The amounts that go through the filter.
+    /// The amounts of the wet signal, which goes through the filter.
     pub wet: [i32; 2],
 }
 
@@ -78,7 +78,7 @@ const TAPS: usize = 64;
 /// The delays of the dry signal in frames, left and right, and the centres of the filters.
 const DRY_LATE: [usize; 2] = [26, 28];
 const MIDDLES: [f64; 2] = [31.5, 30.0];
-/// The native rate.
+/// The native rate of the QSound at its usual clock of 60 MHz.
 const RATE_HZ: f64 = 60_000_000.0 / 2496.0;
 /// The upper frequency and the gain of each band of the wet signal.
 const BANDS: [(f64, f64); 3] = [(1300.0, 0.80), (3900.0, 0.47), (RATE_HZ / 2.0, 0.155)];

@@ -99,7 +99,7 @@ struct Registers {
 /// The processor of the effects.
 #[derive(Clone, Debug)]
 pub struct Dsp {
-    /// Word 402.
+    /// Word 402: the length and the start of the ring buffer.
     ring: u16,
     coefficients: [u16; 64],
     addresses: [u16; 32],

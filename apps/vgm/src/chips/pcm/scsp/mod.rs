@@ -115,7 +115,7 @@ struct Slot {
     mask: u32,
 }
 
-/// The SCSP.
+/// An emulated SCSP, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Scsp {
     clock_hz: u32,

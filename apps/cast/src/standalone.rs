@@ -105,7 +105,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     })
 }
 
-/// The part that all streams have in common.
+/// Starts streams. It has the values that all streams of a run have in common.
 struct Launcher<'a> {
     plan: &'a Plan,
     window: Arc<Window>,

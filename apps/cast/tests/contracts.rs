@@ -268,7 +268,7 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     assert_eq!(sender_packets(&rows), (true, true), "{rows}");
 }
 
-/// The same check with a capture.
+/// Checks the same as the test above with a capture.
 #[test]
 fn the_last_sender_report_in_a_capture_counts() {
     let folder = Folder::new("reports");

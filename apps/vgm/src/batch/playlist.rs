@@ -91,13 +91,14 @@ fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The version of XML. The differences between versions do not matter here.
+/// The version of XML that we pass to the library. The differences between versions do not matter
+/// here.
 const VERSION: XmlVersion = XmlVersion::Implicit1_0;
 
 /// An open XML element.
 struct Element {
     name: Vec<u8>,
-    /// The base of the locations in it.
+    /// The base against which the locations in this element are resolved.
     base: Vec<u8>,
 }
 

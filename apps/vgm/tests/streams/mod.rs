@@ -14,7 +14,7 @@ pub enum Step {
 
 /// A group of registers that are written in the same way.
 pub struct Group {
-    /// The frequency relative to the other groups.
+    /// How often the group is written, relative to the other groups.
     pub weight: u32,
     pub port: u8,
     pub first: u8,

@@ -65,7 +65,7 @@ const INVERTED_219: u8 = 0x40;
 const NOISE_219: u8 = 0x04;
 const SIGN_219: u8 = 0x01;
 
-/// The chip and the board around it.
+/// The board with its chip. It determines how a bank and an address are combined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Board {
     System2,

@@ -32,7 +32,7 @@ pub struct Plan {
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,
     /// The time between two buffers of a stream.
     pub period: Duration,
@@ -105,7 +105,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     })
 }
 
-/// The part that all streams have in common.
+/// Starts streams. It has the values that all streams of a run have in common.
 struct Launcher<'a> {
     plan: &'a Plan,
     window: Arc<Window>,

@@ -106,7 +106,8 @@ fn audio_from_sipp_is_received_sample_by_sample() {
     };
     let (folder, media) = (Folder::new("sipp"), free_port());
     let sip = UdpSocket::bind("127.0.0.1:0").unwrap();
-    // One second with all byte values, in an order that does not repeat within a packet.
+    // The sound lasts one second. It has all byte values, in an order that does not repeat within a
+    // packet.
     let played: Vec<u8> = (0..8_000_u32).map(|n| (n * n / 7 + n) as u8).collect();
     let (sound, calls) = (folder.0.join("sound"), folder.0.join("call.xml"));
     std::fs::write(&sound, &played).unwrap();

@@ -104,8 +104,8 @@ fn tunnels_are_unwrapped() {
     let folder = Folder::new("tunnels");
     let path = folder.0.join("a.pcap");
     let ethernet = |kind: u16| [&[1; 12][..], &kind.to_be_bytes()].concat();
-    // The outer headers of a tunnel over IP, without a correct length. Captures of large packets
-    // on the sending machine have none either.
+    // Returns the outer headers of a tunnel over IP. Their checksums are 0, as in captures on a
+    // sending machine whose network card computes the checksums.
     let over_ip = |protocol: u8, header: &[u8]| {
         let inner = (packet(0).1.len() + header.len()) as u16;
         let mut ip = vec![0x45, 0];
@@ -204,7 +204,7 @@ fn tunnels_are_unwrapped() {
         pcap(&path, DataLink::from(raw), &[]);
         is_whole(&read_capture(&path).unwrap());
     }
-    // A datagram to the port of a tunnel that does not belong to one is a datagram.
+    // PPP frames may begin with the address and control bytes FF 03.
     pcap(&path, DataLink::PPP, &[0xff, 0x03, 0x00, 0x21]);
     is_whole(&read_capture(&path).unwrap());
 }

@@ -165,8 +165,8 @@ fn empty_rooms_sleep() {
         time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)
     };
-    // A thread that woke up every 5 ms for a hundred rooms would fail in each attempt. A noisy
-    // machine only fails in some.
+    // If empty rooms woke up their thread every 5 ms, all ten attempts would fail. A noisy machine
+    // only fails in some of them.
     let sleeps = |_| {
         let (measured, legs) = rooms::run(&plan, &|| false).unwrap();
         assert!(legs.is_empty());

@@ -232,8 +232,8 @@ fn sender_packets(rows: &str) -> (bool, bool) {
     )
 }
 
-/// Reports arrive on the next port. The last one counts, although a BYE comes with it. The
-/// receiver's reports leave from the same port.
+/// Reports arrive on the next port. The figures are those of the last report, although a BYE comes
+/// with it. The receiver's reports leave from the same port.
 #[test]
 fn the_last_sender_report_on_the_rtcp_port_counts() {
     let on = free_ports(2);
@@ -241,7 +241,7 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     let line = format!("receive --streams 1 --on {on} --rtcp own --idle 3s --streams-format json");
     let mut child = creel_cast(&line).spawn().unwrap();
     let (sender, reporter) = loop {
-        // The two ports of the sender, in a row.
+        // The sender needs two ports in a row.
         let own = free_ports(2);
         let first = UdpSocket::bind(own);
         if let (Ok(first), Ok(second)) = (first, UdpSocket::bind((own.ip(), own.port() + 1))) {
@@ -268,7 +268,7 @@ fn the_last_sender_report_on_the_rtcp_port_counts() {
     assert_eq!(sender_packets(&rows), (true, true), "{rows}");
 }
 
-/// The same check with a capture.
+/// Checks the same as the test above with a capture.
 #[test]
 fn the_last_sender_report_in_a_capture_counts() {
     let folder = Folder::new("reports");

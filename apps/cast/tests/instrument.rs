@@ -89,7 +89,7 @@ fn a_burst_within_one_wait_does_not_overflow_the_socket() {
         wait: 100 * MS,
         ..plan(on, "L16/48000")
     };
-    // The system's default buffer has room for this.
+    // The default buffer of the system has room for these packets.
     let measured = receive_while(&plan, || {
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         for n in 0..150 {
@@ -111,7 +111,7 @@ fn drops_of_this_machine_are_counted_per_port() {
         let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let begin = Instant::now();
         let mut n = 0;
-        // Packets that fill any buffer that the system grants while the program waits.
+        // The sender fills any buffer that the system grants, while the program waits.
         while n < 40_000 && begin.elapsed() < 10_000 * MS {
             sender.send_to(&packet(n, 600), on).unwrap();
             n += 1;

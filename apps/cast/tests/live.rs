@@ -68,7 +68,7 @@ fn keys_in_redundant_packets_are_read_although_their_own_packets_are_lost() {
         payload: [&heads[..], &[101], &end(1), &end(2), &end(3)].concat(),
         ..voice(0)
     });
-    // Sound in redundant packets, of which we read the newest block.
+    // These redundant packets contain sound. We read only their newest block.
     for n in 23..30_u32 {
         let head = (0x80_u32 << 24 | 160 << 10 | 160).to_be_bytes();
         packets.push(Packet {

@@ -24,8 +24,8 @@ struct Phone {
     ssrc: u32,
     sequence: u16,
     timestamp: u32,
-    /// The packets that it has received: the payload type and the payload of each RTP packet, and
-    /// (in `reports`) RTCP packets.
+    /// The payload type and the payload of each RTP packet that the telephone has received.
+    /// `reports` has the RTCP packets.
     heard: Vec<(u8, Vec<u8>)>,
     reports: Vec<Vec<u8>>,
 }
@@ -223,7 +223,8 @@ fn strangers_cannot_end_a_call() {
         let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut n = 0;
         until("the call", || {
-            // A BYE with the SSRC of a leg, a BYE of another SSRC, and a packet of another SSRC.
+            // The stranger sends a BYE with the SSRC of a leg. The address of the leg sends a BYE
+            // of another SSRC, and a packet of a third SSRC.
             stranger.send_to(&a.bye(), plan.on).unwrap();
             let other = Phone {
                 ssrc: 99,
@@ -281,7 +282,7 @@ fn reports_are_exchanged_and_a_bye_on_the_next_port_ends_the_call() {
                 b.send(PCMU, &VOICE);
                 !a.reports.is_empty()
             });
-            // It is a sender report with a block about the telephone's own stream.
+            // The room sends a sender report with a block about the telephone's own stream.
             assert_eq!(a.reports[0][..2], [0x81, 200]);
             assert_eq!(a.reports[0][28..32], [0, 0, 0, 1]);
             let (socket, port) = match rtcp {

@@ -274,7 +274,7 @@ fn ffmpeg_plays_our_stream_from_our_description() {
             "only {} samples",
             samples.len()
         );
-        // The recording is the generated tone, from one of the packets on.
+        // The recording must be a part of the generated tone that begins at one of the packets.
         let mut tone = vec![0; samples.len() + format.rate() as usize * 20];
         Tone::new(Shape::Sine, 441.0, format.rate()).fill(&mut tone);
         let frames = format.rate() as usize / 100;

@@ -285,7 +285,8 @@ fn an_evaluation_over_udp_writes_one_page() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    // A header, and a row for each side, each way to assign ports, and each number of streams.
+    // The table has a header, and a row for each side, each way to assign ports, and each number of
+    // streams.
     assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
     let page = std::fs::read_to_string(&page).unwrap();
     assert_eq!(
@@ -298,7 +299,7 @@ fn an_evaluation_over_udp_writes_one_page() {
 fn streams_pass_through_tcp_and_a_capture() {
     let folder = Folder::new("tcp-pcap");
     let on = free_ports(1).to_string();
-    // First over TCP. The sender connects once the receiver listens.
+    // The first run is over TCP. The sender connects once the receiver listens.
     let mut receiver = creel_cast(&[
         "receive", "--tcp", "--on", &on, "--idle", "3s", "--for", "60s",
     ]);
@@ -340,7 +341,7 @@ fn streams_pass_through_tcp_and_a_capture() {
         "{}",
         String::from_utf8_lossy(&rows.stdout)
     );
-    // Then over UDP, while the receiver writes a capture.
+    // The second run is over UDP, and the receiver writes a capture.
     let capture = folder.0.join("a.pcap");
     let receive = |more: &[&str]| {
         let mut receiver =

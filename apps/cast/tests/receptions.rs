@@ -150,7 +150,7 @@ fn a_sender_with_a_slow_clock_does_not_become_late() {
 }
 
 #[test]
-fn a_packet_75_late_is_one_late_packet() {
+fn a_packet_that_is_75_numbers_late_counts_once() {
     let folder = Folder::new("late");
     let mut packets = even(400);
     let (_, late) = packets.remove(100);

@@ -60,8 +60,8 @@ fn payloads_are_relayed_byte_for_byte_to_all_clients() {
     };
     let reports = relaying(&plan, || {
         for n in 0..200 {
-            // Packets of various lengths. Some are not RTP, which the relay must forward all the
-            // same.
+            // The packets have various lengths. Some are not RTP, but the relay must forward them
+            // all the same.
             let mut packet = counting(96, n, 1 + n * 7 % 600, 1).bytes();
             if n % 10 == 0 {
                 packet = vec![n as u8; 5];
@@ -71,7 +71,7 @@ fn payloads_are_relayed_byte_for_byte_to_all_clients() {
                 assert!(recv(client) == packet, "packet {n}");
             }
         }
-        // Many packets in a burst.
+        // Now many packets arrive in a burst.
         let lot: Vec<Vec<u8>> = (0..150).map(|n| counting(96, n, 80, 1).bytes()).collect();
         lot.iter().for_each(|packet| {
             sender.send_to(packet, on).unwrap();
@@ -115,7 +115,7 @@ fn reports_are_relayed_in_both_directions() {
             assert_eq!(number(&next).wrapping_sub(number(&got)), 1);
             assert_eq!(time(&next).wrapping_sub(time(&got)), 80);
             assert_eq!(next[8..12], ssrc);
-            // A sender report at the time of the first packet.
+            // The sender sends a report with the time of the first packet.
             let mut report = vec![0x80, 200, 0, 6];
             report.extend(packet.ssrc.to_be_bytes());
             report.extend([0; 8]);
@@ -128,7 +128,7 @@ fn reports_are_relayed_in_both_directions() {
                 u32::from_be_bytes(report[16..20].try_into().unwrap()),
                 time(&got)
             );
-            // The reception report of the client about the stream.
+            // The client sends a reception report about the stream.
             let mut reply = vec![0x81, 201, 0, 7, 0, 0, 0, 9];
             reply.extend(ssrc);
             reply.extend([12, 0, 0, 34]);

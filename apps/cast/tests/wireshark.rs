@@ -123,7 +123,8 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
         }
         all.push((name.into(), sent));
     }
-    // Frames of a video: five packets at once, with one timestamp, the last of which is marked.
+    // This stream is a video. A frame consists of five packets that are sent at once with one
+    // timestamp, and the last of them is marked.
     let mut sent = Vec::new();
     for n in 0..800_u32 {
         let (frame, part) = (n / 5, n % 5);
@@ -172,7 +173,7 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
     all
 }
 
-/// Adds captures in which several of these events happen at once.
+/// Adds captures in which several of the events of [`captures`] happen at once.
 fn mixed_captures(random: &mut Random, all: &mut Vec<(String, Vec<Sent>)>) {
     let mut sent = stream(800, 3_000, random);
     sent.retain(|it| !(30..42).contains(&(it.3.sequence % 100)));

@@ -68,7 +68,7 @@ pub struct Blep {
     frames_a_tick: u64,
     /// The tick from which the offsets passed to `step` count.
     tick: u64,
-    /// The frame of `deltas[0]`.
+    /// The number of the output frame to which `deltas[0]` belongs.
     frame: u64,
     /// The differences from frame to frame, times [`ONE`].
     deltas: Vec<i32>,
@@ -153,9 +153,11 @@ impl Blep {
 
     /// Returns the longest half period of an inaudible square wave, in ticks.
     ///
-    /// Up to this half period, only the mean of the wave lies below 0.6 of the output rate.
+    /// A wave with this half period has a frequency of 0.6 of the output rate. All frequencies of a
+    /// shorter wave lie above that, except for its mean.
     pub fn inaudible_half_period(&self) -> u32 {
-        // tick rate / (2 h) >= 0.6 output rate, that is h <= ticks per frame / 1.2
+        // The frequency is ticks per second / (2 h). It is at least 0.6 of the output rate if h is
+        // at most ticks per frame / 1.2.
         let ticks_a_frame = (1u128 << FRACTION_BITS) / u128::from(self.frames_a_tick);
         (ticks_a_frame * 5 / 6) as u32
     }

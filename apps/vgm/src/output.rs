@@ -107,8 +107,8 @@ impl Extent {
         }
     }
 
-    /// Returns whether all samples of this format would be 0, or with `dithered`, only dither
-    /// noise.
+    /// Returns whether all samples of this format would be 0. If `dithered` is set, the samples may
+    /// also consist of dither noise only.
     pub fn is_silent(&self, samples: SampleFormat, dithered: bool) -> bool {
         let step = match samples {
             SampleFormat::F32 => 0.0,

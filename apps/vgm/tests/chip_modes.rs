@@ -32,7 +32,8 @@ macro_rules! fm {
 
             fn frames(&mut self, count: usize) -> Vec<i32> {
                 let mut frames = vec![[0; 2]; count];
-                // An uneven size, so that blocks and periods do not fall together.
+                // The size of the blocks is uneven, so that blocks and timer periods do not end
+                // together.
                 for block in frames.chunks_mut(77) {
                     self.render(block);
                 }
@@ -118,9 +119,9 @@ fn opl(mut chip: impl Fm + 'static) -> Box<dyn Fm> {
     Box::new(chip)
 }
 
-/// A chip with CSM. The fields are its name, the chip with its timer at the longest period, the
-/// writes that start CSM, the writes that start the timer without CSM, and the write that presses a
-/// key.
+/// A chip with CSM. The fields are its name and the chip, whose timer has the longest period. They
+/// are followed by the writes that start CSM, the writes that start the timer without CSM, and the
+/// write that presses a key.
 type Csm = (
     &'static str,
     Box<dyn Fm>,

@@ -269,7 +269,8 @@ fn stems_of_a_normalized_song_add_up_to_it() {
     }
 }
 
-/// A single voice has the same samples for all flags that select it, and so has the rest.
+/// A single voice has the same samples for all flags that select it. Together with the song without
+/// this voice, it gives the whole song.
 #[test]
 fn solo_voice_equals_its_stem() {
     let folder = Folder::new("solo-voice");
@@ -373,7 +374,7 @@ fn replay_gain_is_independent_of_job_count() {
     for song in rendered(&["--normalize"]) {
         assert!((peak(&song) - 1.0).abs() < 1e-5, "{}", peak(&song));
     }
-    // The volume applies on top.
+    // The volume is applied after the normalisation.
     for song in rendered(&["--normalize", "--volume", "0.25"]) {
         assert!((peak(&song) - 0.25).abs() < 1e-5, "{}", peak(&song));
     }

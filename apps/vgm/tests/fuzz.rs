@@ -329,7 +329,8 @@ fn soak() {
     let mut kinds: Vec<_> = all_songs().into_iter().map(|song| ("vgm", song)).collect();
     let packed = demo::CARRIED.iter();
     kinds.extend(packed.map(|song| ("vgz", song.packed.to_vec())));
-    // There are as many as songs of chips, so that each kind of container is tested equally often.
+    // We repeat the containers until there are as many of them as songs, so that containers are
+    // tested as often as songs.
     for _ in 0..kinds.len().div_ceil(containers().len()) {
         kinds.extend(containers());
     }

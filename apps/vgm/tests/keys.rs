@@ -44,7 +44,7 @@ const OPN: &[(u8, u8, u8)] = &[
     (0, 0x81, 0xFF),
 ];
 
-/// Operator 2 of channel 1.
+/// A note on operator 2 of channel 1.
 const OPL: &[(u8, u8, u8)] = &[
     (0, 0x23, 0x01),
     (0, 0x40, 0x3F),
@@ -55,7 +55,7 @@ const OPL: &[(u8, u8, u8)] = &[
     (0, 0xC0, 0x31),
 ];
 
-/// The bass drum.
+/// A note of the bass drum.
 const OPL_DRUM: &[(u8, u8, u8)] = &[
     (0, 0x30, 0x01),
     (0, 0x33, 0x01),

@@ -90,7 +90,7 @@ struct TestPlayer {
     taps: creel::channel::bounded::Receiver<TapBlock>,
     begun: RefCell<Option<Arc<Track>>>,
     ends: Vec<creel::task::JoinHandle<()>>,
-    // The pools are dropped last.
+    // Fields are dropped in their order, and the pools must be dropped last.
     pools: [Pool; 2],
 }
 
@@ -106,7 +106,8 @@ impl TestPlayer {
         let rate = settings.sample_rate;
         let choose = Box::new(move |_: &Source, _: Option<&Source>| PlaybackSettings {
             settings: settings.clone(),
-            // The filter remembers the sound before a seek, which the tests do not.
+            // The DC filter depends on the sound before a seek, which the expected samples of the
+            // tests do not contain.
             effects: Effects {
                 dc_filter: false,
                 ..Effects::default()

@@ -21,13 +21,13 @@ fn left<const FRAMES: usize>(mut render: impl FnMut(&mut [[i32; 2]])) -> [i32; F
 
 #[test]
 fn ymz280b_loops_between_its_addresses() {
-    // PCM of 8 bits at 44,100 Hz, at full volume, in the middle.
+    // The voice plays PCM of 8 bits at 44,100 Hz and at full volume. It is panned to the middle.
     let memory: Vec<u8> = (1..=9).collect();
     let setup = [(0xFF, 0x80), (0, 0xFF), (2, 0xFF), (3, 8), (0x60, 1)];
     let marks = [(0x61, 3), (0x62, 6), (0x63, 8)];
     let heard = |control: u8| {
         let mut chip = ymz280b(&memory, &[&setup[..], &marks, &[(1, control)]].concat());
-        // A step of a sample is 256 × 255 / 512.
+        // One step of a sample is 256 × 255 / 512 steps of the output.
         left::<12>(|out| chip.render(out)).map(|level| (level + 64) * 2 / 255)
     };
     // The chip interpolates linearly to each sample, so the first frame is still silent.

@@ -210,7 +210,8 @@ fn noise_periods_match_lfsr_polynomials() {
     assert_eq!(noise_cycle(&mut game_boy(0), 4, 32_767), Some(32_767));
     assert_eq!(noise_cycle(&mut game_boy(8), 4, 200), Some(127));
     let mut pokey = Pokey::new(1_789_790);
-    // The 4-bit noise has a bit every 16 clocks. Its order differs, but it has all states.
+    // We read a bit of the 4-bit noise every 16 clocks. The bits then come in another order, but
+    // the noise still runs through all of its states.
     write_all(&mut pokey, &[(8, 0x40), (0, 12), (1, 0xCF)]);
     assert_eq!(noise_cycle(&mut pokey, 16, 100), Some(15));
     let mut vsu = Vsu::new(5_000_000);

@@ -146,8 +146,8 @@ struct Rows {
     rows: Vec<Row>,
 }
 
-/// A chart: its file name, the label of its vertical axis, a text that the sinks of its rows have
-/// in their names, and a function that returns the value of a row.
+/// A chart. The fields are its file name, the label of its vertical axis, a text, and a function
+/// that returns the value of a row. The chart shows the rows whose sink has the text in its name.
 type Measure = (&'static str, &'static str, &'static str, fn(&Row) -> f64);
 
 /// The latencies of mutexes are a thousandth of those of tasks, so they have charts of their own.

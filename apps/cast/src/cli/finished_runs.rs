@@ -30,7 +30,7 @@ const KEY_COLUMNS: &str = "sink,streams,contexts,wait_ms,period_ms,buffers";
 
 /// The runs that need not be repeated.
 pub struct FinishedRuns {
-    /// Keys and measurements, in the order of the file.
+    /// The key and the measurements of each run, in the order of the file.
     runs: Vec<(String, Values)>,
     /// The file for new runs, or `None` if runs are not stored.
     file: Option<(PathBuf, File)>,

@@ -6,7 +6,7 @@
 //!
 //! Source: RFC 3611 section 4.7.2.
 
-/// The number of packets that must arrive in a row for a burst to end. Source: the recommended
+/// The number of packets that must arrive in a row for a burst to end. RFC 3611 recommends this
 /// value.
 const GMIN: i64 = 16;
 
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn losses_close_together_are_a_burst_and_single_ones_belong_to_the_gap() {
         let mut runs = LossRuns::default();
-        // One loss alone, then three within ten packets, then one alone again.
+        // The losses are a single one, then three within ten packets, then a single one again.
         for at in [10, 100, 101, 109, 200] {
             runs.lost(at);
         }
@@ -104,7 +104,7 @@ mod tests {
         assert_eq!(found.burst_density, 0.3);
         assert_eq!(found.gap_density, 2.0 / 290.0);
         assert_eq!(found.gap_packets, 145.0);
-        // 100 and 101 are one run.
+        // The losses 100 and 101 follow one another, so five losses make four sequences.
         assert_eq!(found.run_packets, 5.0 / 4.0);
     }
 

@@ -34,7 +34,7 @@ pub struct Window {
 /// A sink that measures the buffers it takes.
 #[derive(Debug)]
 pub struct StatsSink {
-    /// The measurements.
+    /// The measurements of the buffers that the sink has taken.
     pub stats: StreamStats,
     window: Arc<Window>,
 }

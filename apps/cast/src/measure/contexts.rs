@@ -48,7 +48,7 @@ impl Contexts {
         self.pools.iter()
     }
 
-    /// Returns what the process and the contexts have used so far.
+    /// Returns the resources that the process and the contexts have used so far.
     pub fn usage(&self) -> Usage {
         let workers = self.pools.iter().flat_map(|pool| pool.stats().workers);
         Usage {

@@ -35,8 +35,8 @@ fn codec(payload_type: u8) -> Option<Codec> {
 
 /// Returns the rating (R) and the mean opinion score of a stream.
 ///
-/// `lost` is the fraction of the packets that were lost or too late, and `run_packets` the mean
-/// number that was lost in a row.
+/// `lost` is the fraction of the packets that were lost or too late. `run_packets` is the mean
+/// number of packets that were lost in a row.
 pub(crate) fn rating(
     payload_type: u8,
     lost: f64,
@@ -44,7 +44,8 @@ pub(crate) fn rating(
     delay: Duration,
 ) -> Option<(f64, f64)> {
     let codec = codec(payload_type)?;
-    // With random losses, the mean run is 1 / (1 - lost). The ratio states how clustered they are.
+    // With random losses, the mean number of packets that are lost in a row is 1 / (1 - lost). The
+    // ratio of the actual mean to this number states how clustered the losses are.
     let burst_ratio = (run_packets * (1.0 - lost)).max(1.0);
     let percent = 100.0 * lost;
     let by_loss = match percent > 0.0 {

@@ -63,8 +63,8 @@ pub(crate) struct SequenceTracker {
     counts: Counts,
     /// The number of packets that were expected before the last restart.
     expected_before: u64,
-    /// The number of packets by which late ones have moved the beginning of the source. RFC 3550
-    /// does not move it.
+    /// The number of packets by which late packets have moved the beginning of the source back. RFC
+    /// 3550 does not move it, so RTCP reports leave this number out.
     moved: i64,
     runs: LossRuns,
 }
@@ -138,7 +138,8 @@ impl SequenceTracker {
             let is_new = self.seen & bit == 0;
             self.seen |= bit;
             self.received += 1;
-            // If the packet precedes the first one, the source had begun earlier.
+            // If the packet precedes the first one, the source began with this packet, and not with
+            // the one that arrived first.
             let number = self.newest - i64::from(behind);
             if number < self.base {
                 self.moved += self.base - number;
@@ -336,13 +337,13 @@ mod tests {
         assert_eq!((bursts.bursts, bursts.burst_packets), (1, 10.0));
         assert_eq!((bursts.burst_density, bursts.run_packets), (1.0, 4.0));
         assert_eq!(bursts.gap_density, 2.0 / 990.0);
-        // A gap that is larger than the window.
+        // These numbers have a gap that is larger than the window.
         let bursts = tracked(&[0, 1, 2, 1_000, 1_001]).bursts();
         assert_eq!((bursts.bursts, bursts.burst_packets), (1, 997.0));
     }
 
     #[test]
-    fn a_packet_75_late_counts_as_reordered_only() {
+    fn a_packet_that_is_75_numbers_late_counts_as_reordered_only() {
         let mut numbers: Vec<u16> = (0..200).filter(|&n| n != 50).collect();
         numbers.insert(125, 50);
         let sequence = tracked(&numbers);

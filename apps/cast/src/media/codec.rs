@@ -8,10 +8,11 @@
 //! - Its A-law encoder rounds negative samples towards zero, and encodes the smallest of them, -8
 //!   to -1, as positive. Because of this we have our own A-law encoder.
 //! - Its G.722 coders begin in another state than the recommendation requires, and we cannot set
-//!   that state from outside. The decoder's steps begin at 0 and 0 instead of 32 and 8, the
-//!   encoder's at 128 and 32. As a result, the first third of a second that we decode is not
-//!   bit-exact. What we encode differs from a reference encoder's output throughout the stream,
-//!   with the same noise. We do not know whether the initial state is the only cause.
+//!   that state from outside. The step sizes of the decoder begin at 0 and 0 instead of 32 and 8.
+//!   Those of the encoder begin at 128 and 32. As a result, the first third of a second that we
+//!   decode is not bit-exact. Our encoded stream differs from that of a reference encoder from
+//!   beginning to end, but its noise is the same. We do not know whether the initial state is the
+//!   only cause.
 
 use super::format::{Encoding, Format};
 #[cfg(feature = "formats")]

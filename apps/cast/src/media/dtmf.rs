@@ -80,10 +80,11 @@ impl DtmfReceiver {
         let mut known = recent.iter_mut().rev().filter(|it| it.event == event);
         let found = known.find(|it| {
             let is_same = it.segment == at || it.begin == at;
-            // A late packet of a segment in the middle lies between the two.
+            // A late packet may belong to a segment between the first one and the last one.
             let is_within = at.wrapping_sub(it.begin) < it.segment.wrapping_sub(it.begin);
             let distance = at.wrapping_sub(it.segment);
-            // Some senders mark each segment.
+            // Some senders set the marker bit in each segment, so a marked packet may also continue
+            // a key.
             let is_full = it.duration == SEGMENT_TICKS && distance == SEGMENT_TICKS;
             let is_next = !it.has_ended
                 && (is_full
@@ -136,7 +137,8 @@ impl DtmfReceiver {
     }
 }
 
-/// Returns whether a time is that of one or a few whole segments. Those in the middle may be lost.
+/// Returns whether a time is the duration of one or a few whole segments. There may be more than
+/// one, because all packets of the segments in between may be lost.
 fn is_whole_segments(ticks: u32) -> bool {
     let segments = ticks / SEGMENT_TICKS;
     ticks.is_multiple_of(SEGMENT_TICKS) && (1..=LOST_SEGMENTS_MAX).contains(&segments)

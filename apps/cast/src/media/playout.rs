@@ -31,8 +31,9 @@ const STRETCH: usize = 80;
 /// A packet that is more than this many frames away from the playback position restarts the buffer.
 const RESTART_FRAMES: i64 = 50;
 
-/// We hurry if all packets had too much time to spare in two consecutive windows of this length, in
-/// milliseconds. After recurring late packets, the windows are longer.
+/// We begin to play faster, which the code calls *hurry*, if all packets had too much time to spare
+/// in two consecutive windows. This is the length of a window in milliseconds. After recurring late
+/// packets, the windows are longer.
 const HURRY_WINDOW_MS: u32 = 100;
 const RECURRING_WINDOW_MS: u32 = 150;
 /// A late packet is forgotten after this time in milliseconds.
@@ -263,7 +264,8 @@ impl Playout {
         }
     }
 
-    /// Begins to hurry if all packets of the last frames had far too much time to spare.
+    /// Begins to play faster (hurry) if all packets of the last two windows had far too much time
+    /// to spare.
     fn adapt_quickly(&mut self) {
         self.since_late += 1;
         if self.since_late >= self.frames(FORGET_MS) {
@@ -311,7 +313,7 @@ impl Playout {
         self.hurry -= lag as i64;
         if self.hurry < lag as i64 {
             self.hurry = 0;
-            // The times to spare of the packets before belong to the old lag.
+            // The times to spare that we have measured belong to the old lag, so we measure again.
             self.margins = [i64::MAX; 2];
             self.since_window = 0;
             self.min_margin = i64::MAX;

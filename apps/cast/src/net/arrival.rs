@@ -76,7 +76,8 @@ fn convert(at: SystemTime, now: u64) -> u64 {
 /// distance is a little wrong.
 #[cold]
 fn convert_implausible(at: i64, now: u64) -> u64 {
-    // The next datagrams must not all measure the distance again, so we accept what we get.
+    // We measure the distance once and keep the result, even if the time stays implausible.
+    // Otherwise, each of the next datagrams would measure it again.
     let arrival = at.wrapping_sub(measure(now).nanos) as u64;
     match now.wrapping_sub(arrival) <= WAIT_MAX {
         true => arrival,

@@ -35,7 +35,7 @@ impl Options {
     }
 
     /// Creates a receiving socket at `address`. If the address is a multicast group, the socket
-    /// joins it, with IPv4 only for the senders that `sources` names.
+    /// joins it. With IPv4, it joins the group only for the senders that `sources` names.
     ///
     /// # Errors
     ///

@@ -180,7 +180,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
             formats: formats.clone(),
             packet_time: time.map_or(PACKET_TIME, |ms| Duration::from_secs_f64(ms / 1e3)),
             rtcp,
-            // The attribute states the port of the first stream.
+            // The attribute states the port for the reports of the first stream only.
             rtcp_at: rtcp_at
                 .filter(|_| n == 0)
                 .map(|(to, port)| SocketAddr::new(to.unwrap_or(ip), port)),
@@ -224,10 +224,12 @@ fn value<'a>(whole: &'a Session, media: &'a Media, name: &'a str) -> Option<&'a 
     of_media.or_else(|| whole.get_first_attribute_value(name).flatten())
 }
 
-/// The address and the port for reports. Without an address, they go to that of the packets.
+/// The address and the port for reports. If there is no address, reports go to the address of the
+/// packets.
 type ReportAddress = (Option<IpAddr>, u16);
 
-/// Returns where reports go, and to which address and port if it is not simply the next port.
+/// Returns the place to which reports go, and their address and port if these are not simply those
+/// of the next port.
 ///
 /// # Errors
 ///

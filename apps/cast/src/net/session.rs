@@ -9,7 +9,7 @@ use std::time::Duration;
 /// The packet time if a session states none. Source: RFC 3551 section 4.2.
 pub(crate) const PACKET_TIME: Duration = Duration::from_millis(20);
 
-/// Where RTCP reports go.
+/// The destination of RTCP reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Rtcp {
     /// We send no reports, but still read those that arrive.
@@ -70,7 +70,7 @@ pub struct RtpSession {
     pub formats: Formats,
     /// The duration of a packet.
     pub packet_time: Duration,
-    /// Where reports go.
+    /// The destination of RTCP reports.
     pub rtcp: Rtcp,
     /// The address of the reports if they have a port of their own that is not the next one.
     pub rtcp_at: Option<SocketAddr>,

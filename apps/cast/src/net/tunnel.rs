@@ -124,7 +124,8 @@ fn ethernet(frame: &[u8]) -> Option<(u16, &[u8])> {
         let kind = u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?);
         match kind {
             VLAN | SERVICE_VLAN | OLD_VLAN => at += 4,
-            // A length, and behind it the header of SNAP.
+            // The value is a length and not an EtherType. The header of SNAP follows, which ends
+            // with the EtherType.
             0..0x600 => {
                 let (snap, rest) = frame[at + 2..].split_first_chunk::<8>()?;
                 let is_snap = snap[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0];

@@ -166,7 +166,7 @@ struct FamilySockets {
 /// Sends the datagrams of all streams of a context.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// The sockets for IPv4 and IPv6. `None` if the system does not support the family.
+    /// The sockets for IPv4 and IPv6. An entry is `None` if the system does not support its family.
     families: [Option<FamilySockets>; 2],
     /// Counts the datagrams for a family without sockets. It is a plain counter, so relaxed
     /// ordering suffices.

@@ -1,9 +1,9 @@
 //! Clients whose ports are closed.
 //!
-//! A host without a program at a port answers with an ICMP message. The kernel reports it to an
-//! unconnected socket only if the socket asks for it, and then in two ways: the next call fails,
-//! and the address of the client waits in the socket's error queue. We read the queue several times
-//! per second.
+//! A host without a program at a port answers with an ICMP message. The kernel reports the message
+//! to an unconnected socket only if the socket asks for it. It does so in two ways: the next call
+//! fails, and the address of the client waits in the socket's error queue. We read the queue
+//! several times per second.
 //!
 //! Source: Linux manual page ip(7), `IP_RECVERR`.
 

@@ -75,7 +75,7 @@ pub(crate) struct VoipMetrics {
     /// The fraction of the packets in bursts that were lost or late, in 256ths. Our own reports
     /// only count lost packets here, because our bursts do not include late ones.
     pub(crate) burst_density: u8,
-    /// The same fraction outside of bursts.
+    /// The same fraction for the packets outside of bursts.
     pub(crate) gap_density: u8,
     /// The mean duration of a burst in milliseconds.
     pub(crate) burst_ms: u16,

@@ -158,7 +158,7 @@ impl Demux {
         self.probation_packets
     }
 
-    /// Processes a datagram.
+    /// Processes a datagram, which may be RTP, RTCP or neither.
     #[inline]
     pub(super) fn receive(&mut self, datagram: &[u8], from: SocketAddr, times: Times) {
         if !self.accepts_all && !self.session.sources.accepts(from.ip()) {
@@ -346,7 +346,8 @@ impl Demux {
                     let last = self.sources.len() - 1;
                     self.sources[last].mark_collision();
                     self.collisions.insert(key, last);
-                    // The first source keeps its place.
+                    // `add_source` has made the SSRC lead to the new source. It must lead to the
+                    // first one again, because `collisions` leads to the new one.
                     self.by_ssrc.insert(key.0, at);
                 }
                 None => self.add_source(&early),
@@ -423,7 +424,7 @@ impl Demux {
             sequence.wrapping_add(1),
             timestamp.wrapping_add(frames as u32),
         );
-        // L16 is big-endian.
+        // The samples are little-endian, but L16 is big-endian.
         let swapped: Vec<u8> = datagram
             .chunks_exact(2)
             .flat_map(|pair| [pair[1], pair[0]])

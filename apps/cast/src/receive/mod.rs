@@ -59,7 +59,7 @@ pub struct Plan {
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,
     /// A packet counts as late if it arrives more than this time after it was due. It corresponds
     /// to the buffer of a player. The time of arrival is that of the kernel, so `wait` has no
@@ -355,7 +355,7 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
         overflowed: Some(0),
         ..Measured::default()
     };
-    // Removes what earlier runs on this thread may have left.
+    // We discard measurements that earlier runs on this thread may have left.
     with_histograms(|histograms| *histograms = Histograms::new());
     let summary = pcap::read(capture, |packet| {
         let at = Times::at(CAPTURE_BEGIN.saturating_add(packet.at));

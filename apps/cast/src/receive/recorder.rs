@@ -25,7 +25,7 @@ pub(super) struct Files {
     warnings: mpsc::Receiver<String>,
 }
 
-/// The part that all recorders share.
+/// The folder of the recordings, and the pool that writes them. All recorders share it.
 #[derive(Debug)]
 pub(super) struct Folder {
     pool: Arc<Pool>,
@@ -60,7 +60,7 @@ impl Files {
         })
     }
 
-    /// Returns the part that recorders need.
+    /// Returns the folder, which recorders need in order to begin files.
     pub(super) fn folder(&self) -> Arc<Folder> {
         Arc::clone(&self.folder)
     }

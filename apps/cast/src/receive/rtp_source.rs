@@ -57,7 +57,8 @@ pub(super) struct Packet<'a> {
     pub(super) times: Times,
 }
 
-/// Where a packet belongs whose sequence number precedes a jump of the timestamps.
+/// The state of a source before the last jump of its timestamps. It gives late packets from before
+/// the jump their place in the recording.
 #[derive(Debug, Clone, Copy)]
 struct EarlierSegment {
     /// The first sequence number after the jump.
@@ -107,7 +108,7 @@ pub(super) struct RtpSource {
     stray: Option<(Header, Vec<u8>, usize, Times)>,
     sender: Option<(SenderInfo, u64)>,
     has_left: bool,
-    /// What other hosts report about the source.
+    /// The last reports of other hosts about the source.
     reported: Reported,
     loss_interval: LossInterval,
     /// The number of packets that could not be recorded, for example because of their format.
@@ -283,7 +284,8 @@ impl RtpSource {
         if is_newest && self.is_jump(packet, distance, ahead, format) {
             self.timestamp_jumps += 1;
             self.keys.restart();
-            // Packets before the jump that are still missing have room in front of it.
+            // Packets from before the jump may still arrive, so we leave room for them in the
+            // recording.
             let missing = i64::from(self.step) * i64::from(ahead.saturating_sub(1));
             self.restart(packet, format.frames(missing));
             self.spacing.sound(

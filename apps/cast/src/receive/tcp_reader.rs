@@ -137,7 +137,7 @@ impl std::fmt::Debug for TcpReader {
     }
 }
 
-/// One connection.
+/// A connection of a TCP port.
 struct Connection {
     stream: TcpStream,
     from: SocketAddr,

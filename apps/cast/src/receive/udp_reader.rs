@@ -21,9 +21,9 @@ const BATCH: usize = 64;
 /// turn. Otherwise it receives one datagram per call, because a search for a second one costs more
 /// than it saves.
 const FEW: usize = 16;
-/// The reader of a single stream checks the source address once per this many packets, and whenever
-/// a packet does not follow the one before, because a system call that returns the address takes
-/// longer.
+/// The reader of a single stream checks the source address only once per this number of packets,
+/// because a system call that returns the address takes longer. It also checks the address if a
+/// packet does not follow the one before.
 const ADDRESS_CHECK_PACKETS: u32 = 64;
 
 thread_local! {
@@ -46,9 +46,9 @@ pub(super) struct UdpReader {
     /// Publishes the figures for the live view, if there is one.
     publisher: Option<Box<Publisher>>,
     counters: ReceiveCounters,
-    /// The part of the demultiplexer's counts that is in `counters`.
+    /// The counts of the demultiplexer that we have already added to `counters`.
     published: Published,
-    /// Packets since the source address was last checked.
+    /// The number of packets since the source address was last checked.
     since_address_check: u32,
     /// The number of packets in the current turn, and in the one before. A turn ends when no packet
     /// is left.

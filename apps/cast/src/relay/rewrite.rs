@@ -26,7 +26,8 @@ pub(super) struct Rewrite {
     cname: String,
     shifts: HashMap<u32, Shift>,
     back: HashMap<u32, u32>,
-    /// The highest sequence numbers that a client reports about a source minus the original ones.
+    /// For each client and source, the highest sequence number that the client reports minus the
+    /// original number.
     distances: HashMap<(SocketAddr, u32), i64>,
 }
 
@@ -81,7 +82,8 @@ impl Rewrite {
         into[2..4].copy_from_slice(&sequence.to_be_bytes());
         into[4..8].copy_from_slice(&timestamp.to_be_bytes());
         into[8..12].copy_from_slice(&shift.ssrc.to_be_bytes());
-        // The sources that a mixer names are sources like any other.
+        // A mixer lists the SSRCs of the sources that it has mixed. We replace them as we replace
+        // those of other sources.
         for at in (0..usize::from(into[0] & 0x0f)).map(|n| 12 + 4 * n) {
             let shift = self.shift(word(into, at))?;
             into[at..at + 4].copy_from_slice(&shift.ssrc.to_be_bytes());
@@ -155,9 +157,10 @@ impl Translator for Backward<'_> {
         sequence.wrapping_sub(shift)
     }
 
-    /// The client counts the cycles of the shifted numbers from its first packet on. The original
-    /// numbers wrap at another time. Their distance is therefore constant for each client, and one
-    /// cycle smaller if the first shifted number had wrapped.
+    /// The client counts the cycles of the shifted numbers, beginning with its first packet. The
+    /// original numbers wrap at another time. The difference between the two is the shift, or one
+    /// cycle less if the first shifted number had wrapped. It is constant for each client, so we
+    /// compute it once.
     fn highest_sequence(&mut self, ssrc: u32, sequence: u32) -> u32 {
         let Some((original, shift)) = self.0.original(ssrc) else {
             return sequence;
@@ -205,7 +208,8 @@ mod tests {
 
     #[test]
     fn highest_sequence_numbers_are_mapped_across_wraps() {
-        // A source that begins at `first`, and the number of packets until the report.
+        // Each case is the first sequence number of a source and its shift. `count` is the number
+        // of packets until the report.
         for (first, shift) in [
             (100, 65_430_u16),
             (65_530, 10),
@@ -236,7 +240,8 @@ mod tests {
             assert_eq!(into, words(backward));
         };
         let alias = 0xaaaa_aaaa;
-        // Missing packets, a key frame, a request by entries, and a summary of losses.
+        // The feedback is a list of missing packets (NACK), the loss of a picture (PLI), and a
+        // request for a key frame that names its stream in an entry (FIR).
         both(
             &[0x81cd_0003, 9, alias, 0x03e9_0001],
             &[0x81cd_0003, 9, 7, 0x0001_0001],
@@ -248,7 +253,8 @@ mod tests {
             &[0x84ce_0004, 9, 0, 7, 5],
             &mut rewrite,
         );
-        // Trade-offs, losses that a third party reports, and the arrival times of two streams.
+        // The next ones are a trade-off (TSTR), losses that a third party reports, and the arrival
+        // times of the packets of two streams.
         both(
             &[0x85ce_0004, 9, 0, alias, 5],
             &[0x85ce_0004, 9, 0, 7, 5],
@@ -264,7 +270,8 @@ mod tests {
             &[0x8bcd_0008, 9, 7, 0x0001_0003, 1, 2, 8, 0x0007_0000, 99],
             &mut rewrite,
         );
-        // Extended reports of newer types: a block about a stream, and the packets that it covers.
+        // The last ones are extended reports: a newer block about a stream, the packets to which
+        // other blocks apply, and the losses in a range of packets.
         both(
             &[0x80cf_0003, 9, 0x1e00_0001, alias],
             &[0x80cf_0003, 9, 0x1e00_0001, 7],
@@ -288,7 +295,8 @@ mod tests {
         );
         let xr = |ssrc, numbers| [0x80cf_0005, 9, 0x0100_0003, ssrc, numbers, 0x8000_0000];
         both(&xr(alias, 0x03e8_03ea), &xr(7, 0x0000_0002), &mut rewrite);
-        // An application's packet of the source hides the source, and keeps its data.
+        // The SSRC of the source is replaced in a packet of an application, and the data of the
+        // packet stays.
         let mut into = Vec::new();
         let app = words(&[0x80cc_0003, 7, 0x6162_6364, 0x1122_3344]);
         rewrite.forward(&app, &mut into).unwrap();

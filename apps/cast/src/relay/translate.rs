@@ -9,7 +9,7 @@
 //! reports of third parties), RFC 6679 (ECN), RFC 8888 (congestion), RFC 3611 and the registry of
 //! block types (XR).
 
-/// The packet types.
+/// The packet types of RTCP.
 const SR: u8 = 200;
 const RR: u8 = 201;
 const SDES: u8 = 202;

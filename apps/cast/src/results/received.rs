@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 pub struct SourceReport {
     /// The number of the stream. Streams are ordered by port, then by arrival.
     pub stream: usize,
-    /// The SSRC.
+    /// The SSRC of the source.
     pub ssrc: u32,
     /// The port on which it arrived.
     pub port: u16,
@@ -60,7 +60,7 @@ pub struct SourceReport {
     pub jitter: Option<Range>,
     /// The range of the times between two packets, as Wireshark computes it.
     pub delta: Option<Range>,
-    /// How the losses cluster.
+    /// The bursts and gaps of the losses, which show whether losses come together.
     pub bursts: Bursts,
     /// The duration of a packet, or `None` if it is unknown.
     pub packet_ms: Option<f64>,

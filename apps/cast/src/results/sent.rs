@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 pub struct SentReport {
     /// The number of the stream.
     pub stream: usize,
-    /// The SSRC.
+    /// The SSRC of the stream.
     pub ssrc: u32,
     /// The number of packets to each client, including those of the ramp-up.
     pub packets: u64,
@@ -32,11 +32,11 @@ pub struct ReceiverReport {
     /// The round-trip time between sender and receiver, or `None` if the receiver has not received
     /// a report yet.
     pub round_trip_ms: Option<f64>,
-    /// The fraction of the packets that arrived too late there, 0 to 1. This value and the
-    /// following ones are from extended reports (RFC 3611).
+    /// The fraction of the packets that arrived too late at the receiver, 0 to 1. This value and
+    /// the following ones are from extended reports (RFC 3611).
     pub discarded: Option<f64>,
-    /// The rating of the E-model there.
+    /// The rating of the E-model at the receiver.
     pub rating: Option<u8>,
-    /// The mean opinion score there.
+    /// The mean opinion score at the receiver.
     pub mos: Option<f64>,
 }

@@ -274,8 +274,8 @@ impl Leg {
             .wrapping_add(self.format.ticks(frames));
     }
 
-    /// Returns a sender report about what we send to the leg, with a block about what it sends, or
-    /// with a BYE.
+    /// Returns a sender report about the packets that we send to the leg. It has a block about the
+    /// packets that the leg sends, and a BYE if `with_bye` is set.
     pub(super) fn rtcp(&mut self, cname: &str, with_bye: bool) -> Vec<u8> {
         let info = SenderInfo {
             ntp: rtcp::ntp_now(),

@@ -30,7 +30,7 @@ pub struct Plan {
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,
     /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Option<Duration>,

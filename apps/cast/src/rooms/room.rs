@@ -22,11 +22,12 @@ const DATAGRAM_BYTES: usize = 4_096 + 64;
 /// The number of batches that we receive per tick. Further packets wait until the next tick.
 const BATCHES_PER_TICK: usize = 4;
 
-/// The maximum numbers of candidates per room, and of packets that we hold for each.
+/// The maximum number of candidates per room. A candidate is a sender that is not a leg yet.
+/// `EARLY_MAX` is the maximum number of packets that we hold for each of them.
 const CANDIDATES_MAX: usize = 64;
 const EARLY_MAX: usize = 4;
-/// Another stream of a leg's address replaces the leg's stream if that has not arrived for this
-/// number of ticks.
+/// Another stream from the address of a leg replaces the stream of the leg, once the latter has
+/// been silent for this number of ticks.
 const TAKE_OVER_TICKS: u32 = 3;
 
 thread_local! {
@@ -125,7 +126,8 @@ impl Room {
             let (begin, mut number) = (Instant::now(), 0);
             while !self.legs.is_empty() {
                 ticks.tick().await;
-                // Ticks that we missed are missing for the legs as well, so their timestamps go on.
+                // In ticks that we missed, we sent nothing to the legs. Their timestamps must go on
+                // all the same, because time has passed for them.
                 let now = begin.elapsed().as_nanos() / self.packet_time.as_nanos().max(1);
                 let missed = now.saturating_sub(number + 1) as usize;
                 number = now.max(number + 1);
@@ -262,7 +264,7 @@ impl Room {
     /// cannot decode it, the room is full, or another stream of the same address is still arriving.
     fn admit(&mut self, candidate: &Candidate) -> Option<usize> {
         let mix = mix(&self.formats, self.rate, self.frame);
-        // A packet without a codec does not decide, because the next one may have one.
+        // If we have no codec for one packet of the candidate, we may have one for the next packet.
         let mut headers = candidate.early.iter().map(|(header, ..)| *header);
         let of_address = self.legs.iter().position(|leg| leg.from == candidate.from);
         if let Some(index) = of_address {
@@ -281,9 +283,9 @@ impl Room {
         Some(self.legs.len() - 1)
     }
 
-    /// Removes the leg that says goodbye. Everyone can send such a packet, so it must have the SSRC
-    /// of the leg, and come from the leg's port, or from the next one, which is its port for
-    /// reports.
+    /// Removes the leg that sends a BYE. Everyone can send such a packet. Therefore, it must have
+    /// the SSRC of the leg. It must also come from the port of the leg, or from the next port,
+    /// which is the leg's port for reports.
     fn receive_rtcp(&mut self, datagram: &[u8], from: SocketAddr) {
         let mut leaving = Vec::new();
         rtcp::read(datagram, |item| {

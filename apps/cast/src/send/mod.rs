@@ -69,7 +69,7 @@ pub struct Plan {
     pub contexts: usize,
     /// How long a context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,
     /// The number of packets of each stream that are measured, after those of the ramp-up.
     pub buffers: u64,
@@ -357,7 +357,8 @@ fn tcp_transport(context: &Pool, to: SocketAddr) -> Transport {
 }
 
 impl Plan {
-    /// Returns the first numbers of a stream.
+    /// Returns the SSRC, the first sequence number and the first timestamp of a stream. They are
+    /// random unless the plan has them.
     fn initial_numbers(&self, stream: usize, random: &mut Random) -> InitialNumbers {
         let (ssrc, numbers) = (random.next() as u32, random.next());
         InitialNumbers {
@@ -391,7 +392,7 @@ struct EndedStream {
     report: SentReport,
 }
 
-/// The part that all streams have in common.
+/// Starts streams. It has the values that all streams of a run have in common.
 struct Launcher<'a> {
     plan: &'a Plan,
     changes: Changes,

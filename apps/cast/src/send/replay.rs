@@ -33,7 +33,7 @@ pub struct Replay {
     pub shared_port: bool,
     /// How long the context waits before it reacts again.
     pub wait: Duration,
-    /// What other processes may do with the contexts.
+    /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,
     /// The options of the sockets.
     pub options: Options,

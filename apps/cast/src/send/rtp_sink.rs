@@ -51,7 +51,7 @@ pub(super) struct Layout {
     pub(super) keys: Option<(u8, Arc<str>)>,
 }
 
-/// Where packets go.
+/// The destination of the packets.
 #[derive(Debug)]
 pub(super) enum Transport {
     /// Packets go to clients over UDP.

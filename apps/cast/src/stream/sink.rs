@@ -75,8 +75,8 @@ impl fmt::Display for SinkMode {
 
 /// Passes buffers on to a sink.
 pub trait Push: Send + Unpin {
-    /// Takes the buffer out of the option and passes it on. While that is not possible, the buffer
-    /// stays in the option, and `cx` is woken as soon as it is possible.
+    /// Takes the buffer out of the option and passes it on. While the sink has no room, the buffer
+    /// stays in the option. `cx` is woken when it has room again.
     ///
     /// # Errors
     ///

@@ -129,7 +129,8 @@ fn zip(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
         return Err(too_many());
     }
     for (index, raw) in archive.file_names_raw().enumerate() {
-        // For names that are not marked as UTF-8, the crate supports only the code page of DOS.
+        // The library `zip` decodes names that are not marked as UTF-8 from the code page of DOS.
+        // We therefore check first whether a name is Japanese.
         let name = text::japanese(raw).or_else(|| {
             let name = archive.name_for_index(index)?;
             Some(name.ok()?.into_owned())
@@ -141,7 +142,7 @@ fn zip(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
 
 fn seven_z(bytes: Box<dyn Bytes>, names: &mut Names) -> Result<Songs> {
     let mut reader = ArchiveReader::new(bytes, Password::empty()).map_err(seven_z_error)?;
-    // By default, the crate would start threads of its own.
+    // By default, the library would start threads of its own.
     reader.set_thread_count(1);
     if reader.archive().files.len() > ENTRIES_MAX {
         return Err(too_many());
@@ -229,7 +230,8 @@ fn zip_error(error: zip::result::ZipError) -> Error {
     }
 }
 
-/// Converts an error of the crate, whose own messages are names from its code.
+/// Converts an error of the library `sevenz-rust2`. We write the messages ourselves, because those
+/// of the library are names from its code.
 fn seven_z_error(error: sevenz_rust2::Error) -> Error {
     use sevenz_rust2::Error as Seven;
     let reason = match error {

@@ -157,7 +157,8 @@ impl Engine<'_> {
     /// Renders all songs of the plan. It blocks until the last song is on the disk, or until all
     /// workers have stopped.
     ///
-    /// First, it removes the temporary files of these songs that killed runs have left.
+    /// First, it removes temporary files of these songs that earlier runs left behind because they
+    /// were killed.
     pub fn run(&self, plan: &Plan, watch: Observer<'_>) {
         remove_abandoned(&plan.units);
         let gains = &Gains::measure(self, &plan.units, watch);
@@ -360,7 +361,8 @@ impl Stream<'_> {
                 };
                 let sink = |bytes: &[u8]| {
                     sunk = sink(bytes);
-                    // The caller gets the full error from `sunk`, so its kind suffices here.
+                    // `sunk` keeps the full error for the caller. The job needs only the kind of
+                    // the error, because any error makes it stop.
                     sunk.as_ref()
                         .map(|_| ())
                         .map_err(|error| error.kind().into())
@@ -385,7 +387,7 @@ impl Stream<'_> {
     }
 }
 
-/// Removes the temporary files of the outputs that killed runs have left.
+/// Removes temporary files of these outputs that earlier runs left behind because they were killed.
 fn remove_abandoned(units: &[Unit]) {
     let mut folders: HashMap<&Path, HashSet<&OsStr>> = HashMap::new();
     for unit in units {

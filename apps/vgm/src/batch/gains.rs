@@ -14,7 +14,7 @@ use super::{Engine, Observer, Unit};
 use crate::effects::{Loudness, Measured};
 use crate::output::{Job, OutputSettings};
 
-/// The gain of each group that has one.
+/// The gain of each group that was measured.
 #[derive(Default)]
 pub(super) struct Gains(HashMap<Group, f32>);
 

@@ -164,7 +164,7 @@ impl fmt::Display for Source {
 /// A song to render.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
-    /// The song.
+    /// The place from which the song is read.
     pub input: Source,
     /// The path of the sound file, below the output folder.
     pub output: PathBuf,

@@ -81,7 +81,7 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>
 /// The locations of an entry. We use the first that can be played.
 type Track = Vec<Vec<u8>>;
 
-/// Returns the lines that are not comments.
+/// Returns the entries: all lines that are neither empty nor comments.
 fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
     let lines = bytes.split(|byte| matches!(byte, b'\n' | b'\r'));
     lines
@@ -91,13 +91,14 @@ fn m3u(bytes: &[u8]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// The version of XML. The differences between versions do not matter here.
+/// The version of XML that we pass to the library. The differences between versions do not matter
+/// here.
 const VERSION: XmlVersion = XmlVersion::Implicit1_0;
 
 /// An open XML element.
 struct Element {
     name: Vec<u8>,
-    /// The base of the locations in it.
+    /// The base against which the locations in this element are resolved.
     base: Vec<u8>,
 }
 
@@ -157,8 +158,8 @@ fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
     }
 }
 
-/// Resolves a location against a base: it replaces everything after the last slash of the base. An
-/// absolute location stays unchanged.
+/// Resolves a location against a base. A relative location replaces everything after the last slash
+/// of the base. An absolute location stays unchanged.
 fn resolved(base: &[u8], place: &[u8]) -> Vec<u8> {
     let scheme = place.iter().position(|byte| *byte == b':').unwrap_or(0);
     // One letter and a colon are a drive of Windows, and not a scheme.
@@ -170,7 +171,8 @@ fn resolved(base: &[u8], place: &[u8]) -> Vec<u8> {
     [&base[..folder.map_or(0, |slash| slash + 1)], place].concat()
 }
 
-/// Resolves a reference of XML. An unknown reference gives nothing.
+/// Returns the text that an XML reference stands for, for example `&` for `&amp;`. An unknown
+/// reference stands for an empty text.
 fn reference(name: &quick_xml::events::BytesRef<'_>) -> Vec<u8> {
     if let Ok(Some(char)) = name.resolve_char_ref() {
         return char.to_string().into_bytes();
@@ -234,7 +236,8 @@ fn jspf(bytes: &[u8]) -> Result<Vec<Track>> {
         JspfTrack::Track {
             location: Locations::One(place),
         } => vec![place],
-        // We treat it as the name of a file that does not exist, so that it is reported.
+        // An entry that is not a track becomes the name of a file. The file does not exist, so the
+        // entry is reported.
         JspfTrack::Other(value) => vec![value.to_string()],
     });
     let bytes = |track: Vec<String>| track.into_iter().map(String::into_bytes).collect();
@@ -391,8 +394,8 @@ impl Playlist {
         let folder = folder.parent().unwrap_or(Path::new("/"));
         let mut text = b"#EXTM3U\n".to_vec();
         for (_, output, frames) in entries {
-            // We round as players do. However, we never write 0, because some programs use it for
-            // an unknown length.
+            // We round the length to the nearest second, as players do. However, we never write 0,
+            // because some programs use 0 for an unknown length.
             let rate = u64::from(sample_rate);
             let seconds = frames.map_or(-1, |frames| ((frames + rate / 2) / rate).max(1) as i64);
             let title = output.file_stem().unwrap_or_default().to_string_lossy();

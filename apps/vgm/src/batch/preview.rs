@@ -1,4 +1,5 @@
-//! Previews: what a run would do to each song. We read the songs without rendering them.
+//! Previews of a run: the action that it would take on each song. We read the songs without
+//! rendering them.
 //!
 //! Invariant: a preview matches [`Engine::run`], provided that the files do not change and the disk
 //! has enough room.

@@ -13,7 +13,7 @@ use crate::render::Settings;
 /// A part of a song with a file of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stem {
-    /// The chip.
+    /// The chip of which the stem has the sound.
     pub chip: Instance,
     /// The voice of the chip, from 0, or `None` for all voices.
     pub voice: Option<u8>,
@@ -98,8 +98,8 @@ impl Stem {
 }
 
 impl Unit {
-    /// Returns the settings of this unit. They are those in `all`, but if the unit is a stem, only
-    /// the chip or the voice of the stem is audible.
+    /// Returns the settings of this unit. They are the settings `all`. If the unit is a stem, only
+    /// its chip or its voice is audible.
     pub fn settings(&self, all: &Settings) -> Settings {
         let mut settings = all.clone();
         if let Some(stem) = self.stem {

@@ -53,8 +53,10 @@ pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
 /// Decodes a name that is UTF-8, or Shift JIS with Japanese text in it. Returns `None` if it is
 /// neither.
 ///
-/// Nearly all bytes of Western encodings are also valid Shift JIS. However, single non-ASCII
-/// letters do not decode to two Japanese characters in a row, so we require that.
+/// Nearly all bytes of Western encodings are also valid Shift JIS, so validity alone does not show
+/// that a name is Japanese. Western names mostly have single non-ASCII letters between ASCII
+/// letters, which do not decode to two Japanese characters in a row. Therefore, we require two of
+/// them in a row.
 #[cfg(feature = "formats")]
 pub fn japanese(bytes: &[u8]) -> Option<String> {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -86,7 +88,7 @@ mod tests {
         let (bytes, _, _) = SHIFT_JIS.encode("縦糸/01 タイトル.vgz");
         assert_eq!(japanese(&bytes).as_deref(), Some("縦糸/01 タイトル.vgz"));
         assert_eq!(japanese("é.vgm".as_bytes()).as_deref(), Some("é.vgm"));
-        // "Pokémon" and "Übung" in the code page of DOS.
+        // These are the names "Pokémon" and "Übung" in the code page of DOS.
         assert_eq!(japanese(b"Pok\x82mon.vgm"), None);
         assert_eq!(japanese(b"\x9Abung.vgm"), None);
     }

@@ -21,7 +21,8 @@ use super::rom::{Reader, Rom};
 
 const VOICES: usize = 6;
 
-/// The bits of an address that are compared with the end address.
+/// The bits of an address that are compared with the end address. The comparison ignores higher
+/// bits.
 const END_MASK: u32 = 0xf_ffff;
 
 /// The attenuation from which a voice is silent.

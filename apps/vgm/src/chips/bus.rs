@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn bus_delays_bursts_by_a_bounded_time() {
         let mut bus = Bus::of(ChipId::Ym2151).unwrap();
-        // Two writes per frame for ten seconds.
+        // The song writes twice per frame for about nine seconds, which is faster than any bus.
         let mut last = 0;
         for write in 0..1_000_000u64 {
             let due = write / 2;

@@ -33,7 +33,8 @@ fn made() -> Vec<u8> {
         let samples = (0..samples).map(|n| {
             let time = n as f64 / rate;
             let white = noise.next();
-            // The difference between successive samples contains the high frequencies.
+            // The difference between successive samples of noise contains mainly its high
+            // frequencies.
             let bright = (white - last) / 2.0;
             last = white;
             let value = match drum {
@@ -68,7 +69,7 @@ fn decay(time: f64, seconds: f64) -> f64 {
     (-time / seconds).exp()
 }
 
-/// Marsaglia's xorshift.
+/// A generator of random numbers, Marsaglia's xorshift.
 struct Noise(u32);
 
 impl Noise {

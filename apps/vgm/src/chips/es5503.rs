@@ -89,7 +89,7 @@ impl Oscillator {
     }
 }
 
-/// The ES5503.
+/// An emulated ES5503, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Es5503 {
     clock_hz: u32,

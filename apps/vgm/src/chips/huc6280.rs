@@ -48,7 +48,8 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const WAVE: u8 = 32;
 
-/// The level of 31/31 without attenuation, rounded down so that six channels fit into 16 bits.
+/// The distance between the lowest and the highest sample without attenuation, in steps of the
+/// output. It is rounded down, so that six channels fit into 16 bits.
 const LOUDEST: f64 = 10_922.0;
 
 /// The attenuation from which a channel is silent.
@@ -98,7 +99,8 @@ impl Channel {
         }
     }
 
-    /// Returns the level of a sample, which is given in halves of a step around the middle.
+    /// Returns the level of a sample, left and right. The sample is given as its distance from the
+    /// middle, in halves of a step, from -31 to 31.
     fn level(&self, halves: i32) -> [i32; 2] {
         self.gains.map(|gain| gain * halves / 31)
     }
@@ -179,7 +181,7 @@ impl Channel {
     }
 }
 
-/// The PSG of the HuC6280.
+/// The emulated PSG of a HuC6280, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Huc6280 {
     clock_hz: u32,
@@ -374,7 +376,8 @@ impl StepChip for Huc6280 {
 mod tests {
     use super::*;
 
-    /// The number of taps is odd, so the noise takes half of the states of its 18 bits.
+    /// The noise has an odd number of taps. Therefore it repeats after half of the states of its 18
+    /// bits, and not after all of them.
     #[test]
     fn the_noise_repeats_after_131071_shifts() {
         let mut channel = Huc6280::new(3_579_545).channels[4];

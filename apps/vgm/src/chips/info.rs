@@ -61,7 +61,8 @@ impl Level {
 pub enum VoiceGroup {
     /// This number of voices, which are named by their number among all voices.
     Numbered(u8),
-    /// This number of voices, which share a name and are counted from 1.
+    /// This number of voices, which share a name and are counted from 1, for example `FM 1` to `FM
+    /// 9`.
     Counted(&'static str, u8),
     /// Voices with individual names.
     Named(&'static [&'static str]),
@@ -93,7 +94,8 @@ pub const DRUM_VOICES: [&str; 5] = ["hi-hat", "cymbal", "tom", "snare", "bass dr
 
 /// The scale of the square waves of AY-3-8910 and OPN chips.
 ///
-/// Three channels at their loudest reach 1.5 of full scale in the core. The scale halves this.
+/// In our core, three channels at their loudest reach 1.5 times full scale. This factor halves
+/// them.
 pub const SSG_SCALE: f32 = 0.5;
 
 /// The chip was compared with ymfm.

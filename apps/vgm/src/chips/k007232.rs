@@ -16,8 +16,8 @@
 //!
 //! We leave out the two test modes on purpose, in which fewer bits of the pitch count.
 //!
-//! Source: the notes on the chip that go with MAME's driver, and the registers that libvgm takes
-//! beyond the chip's own (both BSD-3), as figures; the VGM 1.72 specification.
+//! Source: the notes on the chip that go with MAME's driver; the registers that libvgm adds to
+//! those of the chip (both BSD-3, from which we took only figures); the VGM 1.72 specification.
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink};
@@ -107,7 +107,7 @@ impl Voice {
     }
 }
 
-/// The K007232.
+/// An emulated K007232, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct K007232 {
     clock_hz: u32,

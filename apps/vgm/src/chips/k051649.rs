@@ -107,7 +107,7 @@ impl Channel {
     }
 }
 
-/// The K051649 or K052539.
+/// An emulated K051649 or K052539, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct K051649 {
     clock_hz: u32,

@@ -27,7 +27,7 @@ const FULL_SCALE: f32 = 32768.0;
 const SSG_VOLUME: u16 = 0x80;
 
 fn level_of(chip: ChipId) -> Level {
-    // A chip that cannot be played has a weight as well.
+    // A chip that we cannot play also counts towards the level of the song, with these values.
     registry::of(chip).map_or(Level::new(1.0, 0x100, 1.0), |info| info.level)
 }
 
@@ -59,8 +59,8 @@ pub fn of_song(song: &Song) -> f32 {
             .map(|chip| weight(&song.header, chip))
             .sum()
     };
-    // A song may make all its writes before its first wait. Then we use the weights of all its
-    // chips.
+    // A song may make all its writes before its first wait. None of its chips then counts as
+    // playing, so we use the weights of all its chips.
     let sum = [sum(true), sum(false)].into_iter().find(|sum| *sum > 0.0);
     sum.map_or(1.0, |sum| {
         (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
@@ -101,8 +101,8 @@ fn chip_volume(header: &Header, instance: Instance, paired: bool, usual: u16) ->
 mod tests {
     use super::*;
 
-    /// Returns the factor of a song that writes to a C140, and to a YM2151 if it is `with_fm`,
-    /// after its first wait.
+    /// Returns the factor of a song that has a C140 and, if `with_fm` is set, also a YM2151. The
+    /// song writes to them after its first wait, so that they count.
     fn factor(with_fm: bool) -> f32 {
         let mut bytes = vec![0; 0x100];
         bytes[..4].copy_from_slice(b"Vgm ");

@@ -9,7 +9,7 @@
 //! | + 2 | the output itself |
 //! | + 3 | the register's low 8 bits |
 //! | + 4 | the counter's period, less 1 |
-//! | + 5 | `t d i r c p p p` tap 7, integrate (i), reload (r), count (c), a count every 2^p µs; 7: with the channel before |
+//! | + 5 | `t d i r c p p p` tap 7, integrate (i), reload (r), count (c) every 2^p µs, or (p = 7) when the previous channel runs out; d is ignored |
 //! | + 6 | the counter |
 //! | + 7 | bits 4 to 7: the register's high 4 bits |
 //! | 40–43 | `l l l l r r r r` volume of each channel on the two sides, if enabled by 44 |
@@ -55,7 +55,8 @@ struct Channel {
     register: u16,
     period: u8,
     control: u8,
-    /// The remaining count if the channel before clocks this one.
+    /// The remaining count, if this channel counts when the counter of the previous channel runs
+    /// out.
     linked: u8,
     count: Countdown,
     shown: OutputLevel,
@@ -106,7 +107,7 @@ impl Channel {
     }
 }
 
-/// The sound of the Mikey.
+/// The emulated sound of a Mikey, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Mikey {
     clock_hz: u32,
@@ -178,7 +179,7 @@ impl Mikey {
                 let was = channel.control;
                 channel.control = value;
                 channel.set_taps(value);
-                // If a counter starts or changes its rate, it starts with its whole period.
+                // A counter that is started, or whose rate changes, begins a whole period.
                 if (was ^ value) & 0x0F != 0 {
                     channel.count = Countdown::of(channel.ticks(channel.period));
                     channel.linked = channel.period;

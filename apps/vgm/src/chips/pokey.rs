@@ -54,7 +54,8 @@ pub const INFO: ChipInfo = ChipInfo {
 /// The number of output steps per step of the chip, which has 15 levels.
 const SCALE: i32 = 512;
 
-/// The bits of the noises, in order of time.
+/// The whole sequence of each noise, in order of time. The names are the widths of the shift
+/// registers in bits.
 #[derive(Clone)]
 struct Noises {
     four: Vec<bool>,
@@ -90,7 +91,7 @@ fn noises() -> &'static Noises {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
-    /// The registers AUDF (here) and AUDC (`control`).
+    /// Register AUDF, which sets the period. `control` is register AUDC.
     set: u8,
     control: u8,
     high: bool,
@@ -118,7 +119,7 @@ impl Channel {
     }
 }
 
-/// The POKEY.
+/// An emulated POKEY, which reports its output as steps.
 #[derive(Clone)]
 pub struct Pokey {
     clock_hz: u32,
@@ -154,7 +155,7 @@ impl Pokey {
         let joined = self.has(4 - pair as u8);
         let base = if self.has(0) { 114 } else { 28 };
         let count = match (joined, index % 2) {
-            // The lower counter counts its full range.
+            // The lower one of two joined counters always counts its full range.
             (true, 0) => return if fast { 256 } else { 256 * base },
             (true, _) => high << 8 | low,
             (false, 0) => low,
@@ -226,8 +227,8 @@ impl StepChip for Pokey {
             0x00..=0x07 => self.channels[usize::from(reg / 2)].control = value,
             0x08 => {
                 self.control = value;
-                // A counter of two bytes may now count one byte. We limit the rest of its count to
-                // the new period.
+                // Two joined counters may now be separate, so that their periods have 8 bits
+                // instead of 16. We limit the rest of the count to the new period.
                 for index in 0..4 {
                     let left = self.channels[index].count.left();
                     self.channels[index].count = Countdown::of(left.min(self.period(index)));

@@ -24,16 +24,16 @@ use super::{
 };
 use crate::format::ChipId;
 
-/// The way in which the ratios were measured, and when.
+/// Explains how and when the ratios were measured.
 pub const RATIO_METHOD: &str = "CPU time of libvgm's vgm2wav divided by ours, both on one thread and \
     run in turns on 22 and 23 November 2026, for five or ten minutes of random notes on all voices, \
     without the DC filter; that of the PWM on 26 November, for four minutes, with the filter";
 
-/// The meaning of a comparison of spectra.
+/// Explains the comparison of spectra.
 pub const SPECTRA_METHOD: &str = "songs of random notes, rendered by both programs: the power in 20 \
     bands from 60 Hz to 15 kHz, every 4,096 frames, differs by at most 4.5 dB on average";
 
-/// The meaning of a comparison by spectra, balance and onsets.
+/// Explains the comparison by spectra, balance and onsets.
 pub const PIECE_METHOD: &str = "a generated piece of 80 notes of random pitch, volume and side, \
     rendered by both programs on 26 November 2026: the mean difference of these bands, the \
     difference between left and right, and the correlation of the rise of the level per 10 ms";

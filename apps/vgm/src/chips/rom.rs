@@ -82,8 +82,8 @@ impl Layout {
 
     /// Returns whether this is the layout of `blocks`.
     ///
-    /// Returns false if blocks overlap, because the overwritten bytes are lost. Such blocks get a
-    /// new layout.
+    /// If a block was partly overwritten by a later one, this layout has lost its bytes, so the
+    /// result is usually false. Such blocks get a new layout.
     fn is_of(&self, blocks: &[RomBlock]) -> bool {
         let same_places = self
             .places

@@ -118,7 +118,8 @@ impl Envelope {
         }
     }
 
-    /// Returns the factors on the left and on the right.
+    /// Returns the factors of the envelope on the left and on the right. They are constant if the
+    /// envelope is off.
     fn levels(&self) -> [i32; 2] {
         if !self.is_on() {
             return [FULL; 2];
@@ -188,7 +189,7 @@ impl Envelope {
     }
 }
 
-/// The SAA1099.
+/// An emulated SAA1099, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Saa1099 {
     clock_hz: u32,
@@ -235,7 +236,7 @@ impl Saa1099 {
             true => 1,
             false => 2 * i32::from(channel.high),
         };
-        // The value is in halves of the level.
+        // 0 is silence, and 2 is the whole level of the channel.
         let halves = match (has(self.tones), has(self.noises)) {
             _ if !self.on => 0,
             (false, false) => 0,
@@ -275,7 +276,8 @@ impl Saa1099 {
         }
     }
 
-    /// Returns whether a tone's toggles affect more than its own level.
+    /// Returns whether a tone also clocks a noise or an envelope. Its toggles then affect more than
+    /// its own level.
     fn drives(&self, index: usize) -> bool {
         let half = index / 3;
         match index % 3 {
@@ -296,7 +298,8 @@ impl Saa1099 {
             let loud = chip.on && channel.amplitude != 0 && chip.tones >> index & 1 != 0;
             loud && !is_inaudible(2, channel.period(), chip.averaged)
         };
-        // We count the toggles of a tone all at once if it is inaudible and clocks nothing.
+        // A tone that is inaudible and clocks nothing does not need each of its toggles, so we
+        // count them all at once.
         let mut toggles = [false; 3];
         for (place, index) in all.clone().enumerate() {
             toggles[place] = !self.held && (heard(self, index) || self.drives(index));
@@ -396,7 +399,8 @@ impl StepChip for Saa1099 {
             }
             _ => {}
         }
-        // Selecting the register of an envelope is the write that clocks it.
+        // A write to the register of an envelope clocks it, if it is clocked by writes. On the
+        // chip, selecting the register is enough.
         if matches!(reg, 0x18 | 0x19) {
             let envelope = &mut self.envelopes[usize::from(reg & 1)];
             if envelope.by_write() {

@@ -102,10 +102,13 @@ impl fmt::Display for Name {
 /// The audible output of a part of a chip, as a sum of renderings with different sets of voices.
 ///
 /// A single voice is the output of all voices up to this one, minus the output of the voices before
-/// it. The converter of a chip may round, distort or clip. With this definition the voices of any
-/// chip add up to the chip, because each voice is its contribution to the voices before it. Several
-/// voices are the sum of single voices, in which the terms of neighbours cancel. The sum of all
-/// voices is the chip itself.
+/// it. For example, voice 3 is the output of voices 1 to 3, minus that of voices 1 and 2. We do not
+/// render a voice alone, because the converter of a chip may round, distort or clip. Voices that
+/// were rendered alone would then not add up to the chip.
+///
+/// Several voices are the sum of single voices, in which the terms of neighbours cancel. For
+/// example, voices 3 and 4 are the output of voices 1 to 4, minus that of voices 1 and 2. The sum
+/// of all voices is the chip itself.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VoiceSum {
     /// The sets of voices whose output is added, one bit per voice.
@@ -229,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn solo_mute_and_instance_select() {
+    fn mute_and_solo_apply_to_one_instance_or_both() {
         let of = |chip, second| Instance { chip, second };
         let names = |text: &str| vec![text.parse().unwrap()];
         let psg = [of(ChipId::Sn76489, false), of(ChipId::Sn76489, true)];

@@ -40,7 +40,7 @@ pub const YM2149_LEVELS: [i16; 32] = [
     2146, 2576, 3081, 3576, 4135, 5000, 6006, 7023, 8155, 9963, 11976, 14132, 16382,
 ];
 
-/// The tick of a change that does not happen without a write.
+/// Stands for the tick of a change that will not happen before the next write.
 const NEVER: u32 = u32::MAX;
 
 /// The three square-wave channels with their noise and envelope.
@@ -383,7 +383,7 @@ impl Noise {
     }
 }
 
-/// The envelope: 32 steps up or down, followed by what the shape selects.
+/// The envelope: 32 steps up or down. The shape selects how the envelope continues after them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Envelope {
     period: u32,

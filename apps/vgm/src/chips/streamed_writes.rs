@@ -10,9 +10,9 @@ pub struct StreamedWrite {
     /// The frame of the block before which the write takes effect. It is not lower than that of the
     /// write before.
     pub frame: u32,
-    /// The register.
+    /// The register that is written.
     pub reg: u16,
-    /// The value.
+    /// The value that is written.
     pub value: u16,
 }
 

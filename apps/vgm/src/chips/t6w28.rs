@@ -138,7 +138,7 @@ mod tests {
         deltas.into_iter().map(sum).collect()
     }
 
-    /// Returns the frames of an SN76489 with these bytes.
+    /// Returns the frames of an SN76489 that has received these bytes.
     fn psg(bytes: &[u8], ticks: u32) -> Vec<i32> {
         let mut chip = Sn76489::new(3_072_000, VARIANT);
         bytes.iter().for_each(|byte| chip.write(0, 0, *byte));

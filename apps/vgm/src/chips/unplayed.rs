@@ -9,15 +9,15 @@ use crate::format::{ChipId, Header, Write};
 
 /// A part of a chip that we do not play.
 pub struct Unplayed {
-    /// The chip.
+    /// The chip that has the part.
     pub chip: ChipId,
     /// The name of the part.
     pub what: &'static str,
-    /// How to see that a song uses the part.
+    /// The sign by which we recognise that a song uses the part.
     pub sign: Sign,
 }
 
-/// How to see that a song uses a part of a chip.
+/// The sign by which we recognise that a song uses a part of a chip.
 #[derive(Clone, Copy)]
 pub enum Sign {
     /// The byte of the header at this offset has one of these bits.
@@ -26,11 +26,11 @@ pub enum Sign {
     HeaderValues(usize, &'static [u8]),
     /// A write to this port and to one of these registers, first and last, has one of these bits.
     Written {
-        /// The port.
+        /// The port of the write.
         port: u8,
         /// The first and the last register.
         regs: (u16, u16),
-        /// The bits of the value.
+        /// The bits, of which the value has at least one.
         bits: u16,
     },
     /// A write to one of the registers `first`, `first + step` and so on up to `last` has these
@@ -38,9 +38,9 @@ pub enum Sign {
     Matches {
         /// The first register, the last one, and the distance between two of them.
         regs: (u16, u16, u16),
-        /// The bits that count.
+        /// The bits of the value that are compared.
         mask: u16,
-        /// The values of these bits.
+        /// The values that these bits must have.
         value: u16,
     },
     /// An AY8930, which is a type in the header, switches to its expanded mode.
@@ -264,7 +264,7 @@ pub fn knows_variant(header: &Header, chip: ChipId) -> bool {
     VARIANTS.contains(&chip) && (chip != ChipId::Sn76489 || header.is_t6w28())
 }
 
-/// The parts that a song uses and that we do not play.
+/// The parts that a song uses and that we do not play, one bit per entry of [`UNPLAYED`].
 #[derive(Clone, Debug, Default)]
 pub struct Used(u64);
 

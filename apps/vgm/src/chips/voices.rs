@@ -248,7 +248,8 @@ impl VoiceMuter {
         }
         let place = self.psg_latches[half][0];
         if place == PSG_NOISE_REGISTER {
-            // The result is the same with and without its latch.
+            // The register has four bits, so a byte that latches it has the same effect as a byte
+            // of data. We always pass a byte that latches it.
             return 0x80 | PSG_NOISE_REGISTER << 4 | value & 0x0F;
         }
         if place & 1 == 0 {
@@ -298,7 +299,7 @@ impl VoiceMuter {
         match (chip, at) {
             (ChipId::GameBoy, 0x02) => volume(0, 0),
             (ChipId::GameBoy, 0x07) => volume(1, 0),
-            // The DAC of the wave channel.
+            // The wave channel is silent while its DAC is off.
             (ChipId::GameBoy, 0x0A) => volume(2, 0),
             (ChipId::GameBoy, 0x11) => volume(3, 0),
             // A constant volume of 0 for the pulses and the noise, and an expired counter for the
@@ -315,7 +316,7 @@ impl VoiceMuter {
             (ChipId::Vsu, _) if at & !0xF0 == 0x101 && at < 0x160 => volume(at >> 4 & 0xF, 0),
             (ChipId::Saa1099, 0..=5) => volume(at, 0),
             (ChipId::Mikey, 0x20..=0x3F) if matches!(at & 7, 0 | 2) => volume(at >> 3 & 3, 0),
-            // The volumes of the board.
+            // The volumes are not on the chip but on its board.
             (ChipId::K007232, 0x10..=0x13) => volume(at >> 1 & 1, 0),
             (ChipId::Es5503, 0x40..=0x5F) => volume(at - 0x40, 0),
             (ChipId::SegaPcm, _) if at < 0x80 && matches!(at & 7, 2 | 3) => volume(at >> 3, 0),

@@ -61,7 +61,7 @@ const SCALE: i32 = 4;
 struct Channel {
     interval: u8,
     volume: u8,
-    /// The pitch as written (here) and as modulated (`bent`).
+    /// The pitch as written. `bent` is the modulated pitch.
     pitch: u16,
     bent: u16,
     envelope: u8,
@@ -124,7 +124,7 @@ impl Channel {
         }
     }
 
-    /// Returns the number of ticks until something other than its counter changes the channel.
+    /// Returns the number of ticks until the channel switches off or its envelope takes a step.
     fn until_change(&self) -> u32 {
         let mut next = u32::MAX;
         if self.switches_off() {
@@ -153,7 +153,7 @@ impl Channel {
     }
 }
 
-/// The VSU.
+/// An emulated VSU, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct Vsu {
     clock_hz: u32,

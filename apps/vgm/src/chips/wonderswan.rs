@@ -89,7 +89,7 @@ impl Channel {
     }
 }
 
-/// The sound of the WonderSwan.
+/// The emulated sound of a WonderSwan, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct WonderSwan {
     clock_hz: u32,

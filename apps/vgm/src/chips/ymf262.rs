@@ -19,7 +19,8 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMF262",
     verification: YMFM,
     ratio: Some(7.2),
-    // The core has one bit more than that of the YM3812.
+    // The output of this core has one bit more than that of the YM3812, so the factor is half as
+    // large.
     level: Level::new(0.5, 0x100, 2.0),
     voices: &[
         VoiceGroup::Counted("FM", 18),

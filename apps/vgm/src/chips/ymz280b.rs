@@ -30,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMZ280B",
     verification: DOCUMENTS,
     ratio: Some(1.7),
-    // The core has one bit less, so that eight voices fit.
+    // The core drops one bit, so that eight voices fit into 16 bits.
     level: Level::new(2.0, 0x98, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 50,
@@ -40,8 +40,8 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 8;
 
-/// One sample in the position of a voice. It is a power of two, because the interpolation divides
-/// by it.
+/// The number of units of a voice's position per sample. It is a power of two, because the
+/// interpolation divides by it.
 const ONE: u32 = 256;
 
 /// The growth of the ADPCM step after a code in 256ths, by the low three bits of the code.
@@ -50,7 +50,7 @@ const GROWTH: [i32; 8] = [230, 230, 230, 230, 307, 409, 512, 614];
 const STEP_MIN: i32 = 0x7F;
 const STEP_MAX: i32 = 0x6000;
 
-/// The state of the decoder.
+/// The state of the ADPCM decoder: the last value and the step size.
 #[derive(Clone, Copy, Debug)]
 struct Decoder {
     value: i32,
@@ -197,7 +197,7 @@ fn in_units(byte: u32, format: u8) -> u32 {
     }
 }
 
-/// The YMZ280B.
+/// An emulated YMZ280B, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Ymz280b {
     clock_hz: u32,
@@ -272,7 +272,8 @@ impl Ymz280b {
                     if !works {
                         voice.plays = false;
                     } else if !self.keys_work && voice.control & 0x90 == 0x90 {
-                        // Looping voices with a pressed key play on.
+                        // When keys are enabled again, a looping voice whose key is pressed
+                        // continues.
                         voice.plays = voice.format() != 0;
                     }
                 }

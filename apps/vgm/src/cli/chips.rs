@@ -18,11 +18,11 @@ pub struct Chips {}
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Document {
     schema: u32,
-    /// The way in which the ratios were measured, and when.
+    /// Explains how and when the ratios were measured.
     ratio_method: &'static str,
-    /// The meaning of "spectra of random songs".
+    /// Explains the words "spectra of random songs".
     spectra_method: &'static str,
-    /// The meaning of a comparison by spectra, balance and onsets.
+    /// Explains the comparison by spectra, balance and onsets.
     piece_method: &'static str,
     chips: Vec<Row>,
 }

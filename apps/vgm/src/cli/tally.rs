@@ -140,7 +140,8 @@ impl Tally {
         }
     }
 
-    /// Replaces the number of frames that the header of a song claims with the real number.
+    /// Corrects the expected number of frames of the run. It contains the number that the header of
+    /// a song claims, and we replace that by the real number.
     fn correct_expected(&self, claimed: u64, frames: u64) {
         let change = frames.wrapping_sub(claimed);
         let before = self.expected.fetch_add(change, Ordering::Relaxed);

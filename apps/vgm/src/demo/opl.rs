@@ -27,7 +27,8 @@ const STRING_RATE: f64 = 16_000.0;
 const MODULATORS: [u8; 9] = [0x00, 0x01, 0x02, 0x08, 0x09, 0x0A, 0x10, 0x11, 0x12];
 const RHYTHM_ON: u8 = 0x20;
 
-/// A sound: feedback and connection, and the registers 20, 40, 60, 80, E0 of each operator.
+/// A sound. `feedback` is the register with feedback and connection. `operators` has the registers
+/// 20, 40, 60, 80 and E0 of each operator.
 struct Patch {
     feedback: u8,
     operators: [[u8; 5]; 2],

@@ -5,7 +5,7 @@ use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// The orchestra.
+/// The orchestra of the YM2413.
 pub struct Opll;
 
 const CLOCK_HZ: u32 = 3_579_545;
@@ -68,7 +68,8 @@ impl Orchestra for Opll {
                 write(&mut out, 0x30 + channel, instrument << 4 | softness);
             }
         }
-        // These are the pitches that the manual gives for the rhythm section, and its levels.
+        // The pitches of the rhythm section (10 to 28) are those of the manual. Its levels (36 to
+        // 38) follow.
         let rhythm = [
             (0x16, 0x20),
             (0x17, 0x50),

@@ -64,7 +64,7 @@ pub enum Role {
 /// A note of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Note {
-    /// The first step.
+    /// The step at which the note begins, counted from the start of the piece.
     pub step: u64,
     /// The length in steps.
     pub steps: u64,

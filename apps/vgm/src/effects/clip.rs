@@ -18,7 +18,7 @@ impl Effect for SoftClip {
 
 /// Returns the compressed sample.
 ///
-/// Above the knee we use `x / (1 + x)`, which starts with slope 1 and reaches full scale at
+/// Above [`KNEE`], the curve is `x / (1 + x)`. It starts with slope 1 and reaches full scale at
 /// infinity.
 fn bent(sample: f32) -> f32 {
     let over = (sample.abs() - KNEE) / (1.0 - KNEE);

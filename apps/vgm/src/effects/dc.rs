@@ -8,16 +8,17 @@
 
 use super::Effect;
 
-/// The frequency at which the filter attenuates by 3 dB. With the usual parts, for example 10 µF
-/// and a load of 10 kΩ (1.6 Hz) or 1 µF and 22 kΩ (7 Hz), it lies between 1 and 20 Hz. We use the
+/// The frequency at which the filter attenuates by 3 dB. On real boards it lies between 1 and 20
+/// Hz. For example, 10 µF and a load of 10 kΩ give 1.6 Hz, and 1 µF and 22 kΩ give 7 Hz. We use the
 /// same frequency for all chips, because it is inaudible.
 const CORNER_HZ: f64 = 5.0;
 
 /// A high-pass of 6 dB per octave for each side.
 ///
-/// With the change `c` of the input per frame, the output is `y[n] = c[n] + k × y[n - 1]`, so each
-/// frame would have to wait for the one before. We use the same equation twice,
-/// `y[n] = c[n] + k × c[n - 1] + k² × y[n - 2]`, because then two frames can be computed at once.
+/// If `c` is the change of the input per frame, the output is `y[n] = c[n] + k × y[n - 1]`. With
+/// this equation, each frame would have to wait for the one before. We therefore insert the
+/// equation into itself, which gives `y[n] = c[n] + k × c[n - 1] + k² × y[n - 2]`. Two frames can
+/// then be computed at once.
 pub(super) struct DcFilter {
     /// The factor by which the output decays per frame, and its square.
     keep: [f64; 2],

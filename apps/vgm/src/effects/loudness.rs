@@ -34,7 +34,7 @@ pub enum Loudness {
 const TARGET_LUFS: f64 = -18.0;
 /// The loudness below which a block counts as silence.
 const SILENCE_LUFS: f64 = -70.0;
-/// The distance from the mean loudness below which a block counts as a pause.
+/// A block that is softer than the mean loudness by more than this counts as a pause.
 const PAUSE_LU: f64 = 10.0;
 /// The number of histogram steps per decibel, starting at silence.
 const STEPS_DB: f64 = 10.0;

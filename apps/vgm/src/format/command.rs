@@ -24,7 +24,7 @@ pub struct Write {
     pub port: u8,
     /// The register, or the address for chips with memory.
     pub reg: u16,
-    /// The value.
+    /// The value, which is a byte for most chips.
     pub value: u16,
 }
 
@@ -40,11 +40,11 @@ pub enum Command {
     DacWait(u32),
     /// Move the read position of the YM2612's data bank to this offset, in bytes.
     Seek(u32),
-    /// Define a data block.
+    /// Define a data block (command 67).
     Block(Block),
     /// Copy from a data bank into a chip's RAM.
     RamWrite(RamWrite),
-    /// Control a stream.
+    /// Control a stream (commands 90 to 95).
     Stream(StreamCommand),
     /// End the song.
     End,
@@ -313,7 +313,8 @@ const PORT_CHIPS: [ChipId; 7] = [
     ChipId::Es5506,
 ];
 
-/// The layout of the operands of the frequent writes, which are most of all writes.
+/// The layouts of the operands of frequent write commands. Nearly all writes of songs have one of
+/// them.
 #[derive(Clone, Copy)]
 enum Shape {
     /// The command is not a frequent write.

@@ -47,7 +47,7 @@ pub struct ChipVolume {
     pub instance: Instance,
     /// Whether the volume is for the paired half of the chip, for example the SSG of an OPN.
     pub paired: bool,
-    /// The volume.
+    /// The volume, which replaces or multiplies the usual level.
     pub volume: Volume,
 }
 

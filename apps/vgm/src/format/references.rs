@@ -12,15 +12,17 @@ use crate::chips::registry;
 /// The number of kinds of stream data.
 const KINDS: usize = 0x40;
 
-/// The largest number of useless streams and copies that we describe.
+/// The largest number of streams and copies without effect that we describe.
 const USELESS_MAX: usize = 8;
 
 /// The data that a song needs from its banks.
 pub(super) struct References {
     has_dac: bool,
-    /// The read position of commands 80 to 8F, if it was set since the last of them.
+    /// The read position of commands 80 to 8F. It is `None` after the first of them, because the
+    /// next ones do not matter.
     dac: Option<u32>,
-    /// For each kind of data, the least number of bytes and of blocks that the song needs.
+    /// The smallest number of bytes of each kind of data that the song needs. `blocks` is the same
+    /// for blocks.
     bytes: [u64; KINDS],
     blocks: [u16; KINDS],
     /// The streams that have been set up.
@@ -51,13 +53,13 @@ impl References {
         }
     }
 
-    /// Notes command E0.
+    /// Notes command E0, which sets the read position of the DAC data.
     pub(super) fn seek(&mut self, offset: u32) {
         self.dac = self.has_dac.then_some(offset);
     }
 
-    /// Notes a command of 80 to 8F. Only the first one after a seek matters, because many songs
-    /// read some bytes beyond the end of a sample.
+    /// Notes a command of 80 to 8F, which writes a byte of the DAC data. Only the first one after
+    /// command E0 matters, because many songs read some bytes beyond the end of a sample.
     #[inline]
     pub(super) fn dac_write(&mut self) {
         if let Some(offset) = self.dac.take() {
@@ -65,7 +67,7 @@ impl References {
         }
     }
 
-    /// Notes command 68.
+    /// Notes command 68, which copies samples into the RAM of a chip.
     pub(super) fn copy(&mut self, write: &RamWrite, header: &Header) {
         let kind = write.kind;
         match registry::of_block(kind) {
@@ -79,7 +81,7 @@ impl References {
         }
     }
 
-    /// Notes a command of a stream.
+    /// Notes one of the commands 90 to 95, which control a stream.
     pub(super) fn stream(&mut self, command: &StreamCommand, header: &Header) {
         match *command {
             StreamCommand::Setup { id, chip, .. } => match self.target(id) {
@@ -204,12 +206,12 @@ mod tests {
         Song::parse(bytes).unwrap().losses().to_vec()
     }
 
-    /// Stream 0 to the DAC, with every byte of bank 0.
+    /// A stream that writes every byte of bank 0 to the DAC.
     const STREAM: [u8; 10] = [0x90, 0, 2, 0, 0x2A, 0x91, 0, 0, 1, 0];
-    /// A start of the first three bytes.
+    /// The command that starts the stream and plays the first three bytes.
     const START: [u8; 11] = [0x93, 0, 0, 0, 0, 0, 1, 3, 0, 0, 0];
 
-    /// The same for a PWM, which the song does not have.
+    /// A stream to the PWM, which the song does not have.
     const PWM: [u8; 10] = [0x90, 0, 0x11, 0, 2, 0x91, 0, 3, 1, 0];
 
     /// Returns a stream that is set up and started, with one byte replaced.

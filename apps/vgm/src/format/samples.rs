@@ -9,12 +9,12 @@ use super::command::{Block, RamWrite, Write};
 use super::header::{Header, Instance};
 use crate::chips::registry;
 
-/// A use of samples.
+/// A part of a chip that plays samples, and the data that can contain these samples.
 struct Need {
     chip: ChipId,
-    /// The part of the chip that plays them, or nothing if it is the whole chip.
+    /// The name of the part, which is empty if it is the whole chip.
     part: &'static str,
-    /// The kinds of the data blocks and of the copies into RAM that hold such samples.
+    /// The kinds of the data blocks and of the copies into RAM that contain such samples.
     kinds: &'static [u8],
 }
 
@@ -22,7 +22,7 @@ const fn need(chip: ChipId, part: &'static str, kinds: &'static [u8]) -> Need {
     Need { chip, part, kinds }
 }
 
-/// The index of the first need of the YM2610 and of the YM2608 in [`NEEDS`].
+/// The indices in [`NEEDS`] of entries that `write_with_samples` sets by name.
 const ADPCM_A: usize = 0;
 const ADPCM_B: usize = 1;
 const OPNA_ADPCM_B: usize = 2;
@@ -58,7 +58,7 @@ const NEEDS: [Need; 24] = [
     need(ChipId::Es5503, "", &[0xE1]),
 ];
 
-/// Returns the index of the need of a chip that has only one.
+/// Returns the index in [`NEEDS`] of a chip that has only one entry.
 fn only_need(chip: ChipId) -> Option<usize> {
     NEEDS.iter().position(|need| need.chip == chip)
 }
@@ -68,13 +68,14 @@ fn only_need(chip: ChipId) -> Option<usize> {
 pub(super) struct Samples {
     /// Whether the song plays the drums of a YM2608. No song can contain their samples.
     drums: bool,
-    /// Whether the song plays samples and whether it contains any, one bit per need.
+    /// Whether the song plays samples, one bit per entry of [`NEEDS`]. `contained` is whether it
+    /// contains any.
     played: u32,
     contained: u32,
 }
 
 impl Samples {
-    /// Notes a write.
+    /// Notes a write, because it may start a voice that plays samples.
     #[inline(always)]
     pub(super) fn write(&mut self, write: &Write) {
         // Most writes go to chips without samples.
@@ -129,7 +130,7 @@ impl Samples {
                     ChipId::Rf5c68 => RF5C68,
                     _ => RF5C164,
                 };
-                // Port 1 is the memory.
+                // A write to port 1 stores a byte in the memory.
                 self.contained |= u32::from(port == 1) << bit;
                 self.played |= u32::from(port == 0 && reg == 8 && value & 0xFF != 0xFF) << bit;
                 return;
@@ -144,7 +145,8 @@ impl Samples {
             ChipId::C140 => address < 0x180 && reg & 15 == 5 && value & 0x80 != 0,
             ChipId::K053260 => reg == 0x28 && value & 0x0F != 0,
             ChipId::Qsound => reg < 0x80 && reg & 7 == 6 && value != 0,
-            // A voice needs a step. Port 1 is the ES5505, which has words instead of bytes.
+            // A voice plays only if its step is not 0, so we look for writes of a step. Port 1 is
+            // the ES5505, which receives words instead of bytes.
             ChipId::Es5506 if port == 1 => reg == 1 && value != 0,
             ChipId::Es5506 => matches!(reg, 6 | 7) && value != 0,
             // We count the high byte of any register as the start of a voice.
@@ -169,7 +171,7 @@ impl Samples {
         self.contains(block.kind);
     }
 
-    /// Notes a copy into RAM.
+    /// Notes a copy into RAM, which may contain samples.
     pub(super) fn copy(&mut self, copy: &RamWrite) {
         self.contains(copy.kind);
     }
@@ -208,7 +210,7 @@ impl Samples {
         missing.map(line).collect()
     }
 
-    /// Returns a warning if the song plays samples that we replace.
+    /// Returns a warning if the song plays the drums of a YM2608, which we replace by our own.
     pub(super) fn replaced(&self) -> Option<String> {
         let warning = "the YM2608's drums are replacements, because its ROM is not available";
         self.drums.then(|| warning.into())

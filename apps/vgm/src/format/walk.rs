@@ -1,5 +1,5 @@
-//! One pass over the commands of a song, which checks them and collects what we must know before
-//! we play it.
+//! One pass over the commands of a song. It checks them, and collects the facts that the player
+//! must know in advance.
 //!
 //! A song may be damaged: a byte is lost, a length is wrong, the file is cut off. We play such a
 //! song as far as we can:
@@ -62,7 +62,7 @@ pub struct Walk {
     gaps: (usize, Option<Gap>),
 }
 
-/// Bytes that are not commands.
+/// A gap: bytes of the song that are not commands.
 struct Gap {
     offset: usize,
     length: usize,
@@ -328,7 +328,7 @@ impl Walk {
         })
     }
 
-    /// Returns a warning if the song plays samples that we replace.
+    /// Returns a warning if the song plays the drums of a YM2608, which we replace by our own.
     pub fn replaced_samples(&self) -> Option<String> {
         self.samples.replaced()
     }
@@ -539,7 +539,8 @@ mod tests {
 
     #[test]
     fn hostile_song_is_read_in_linear_time() {
-        // From each place, everything looks like waits up to the end, where nothing follows.
+        // After the damaged byte, there are only waits and no command that ends the song. A search
+        // that read them to the end from each place would take quadratic time.
         let song = song(&[music(), vec![0x00], vec![0x70; 4 << 20]].concat());
         assert_eq!(song.ticks(), 10 * 735);
     }

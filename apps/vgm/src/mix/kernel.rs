@@ -40,7 +40,8 @@ pub const CHUNK: usize = 32;
 const PHASES_MAX: u64 = 1024;
 /// The shape parameter of Kaiser's window for a stop band of 60 dB.
 const BETA: f64 = 5.65;
-/// The largest number of native frames per output frame for which one chunk is steep enough.
+/// The largest number of native frames per output frame for which a kernel of one chunk is steep
+/// enough. Higher ratios need more chunks.
 const RATIO_A_CHUNK: f64 = 1.5;
 const CHUNKS_MAX: usize = 64;
 
@@ -102,7 +103,8 @@ impl Kernel {
 
 /// Returns the taps for a point `fraction` of the way from the middle tap to the next one.
 ///
-/// The rounding error of the sum is added to the largest tap.
+/// We add the rounding error of the sum to the largest tap, so that the taps sum to exactly
+/// [`ONE`].
 fn row(taps: usize, fraction: f64, shape: impl Fn(f64) -> f64) -> Vec<i16> {
     let middle = (taps / 2 - 1) as f64;
     let exact: Vec<f64> = (0..taps)

@@ -11,7 +11,7 @@ const PLACES: usize = 64;
 /// The position of an output frame.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// The first of the rows of coefficients of its phase.
+    /// The index of the first chunk of coefficients of its phase.
     row: u32,
     /// The first of the native frames that contribute to it, as an index into the held frames.
     at: u32,
@@ -129,7 +129,8 @@ impl Resampler {
         self.alike = self.alike.min(self.left.len());
     }
 
-    /// Adds native frames without multiplying rows, and returns the start of the next output frame.
+    /// Adds native frames to `mix` if each output frame is a copy of a native one. Returns the
+    /// start of the next output frame.
     ///
     /// The bits are those that the sum of the products would have.
     fn copy(&self, gain: f32, mix: &mut [[f32; 2]]) -> usize {

@@ -29,25 +29,25 @@ pub struct PlayerControls {
     paused: AtomicBool,
     /// The volume as a factor, stored as the bits of an `f32`.
     volume: AtomicU32,
-    /// The current generation. The sink drops blocks of earlier ones. Written by the renderer.
+    /// The current generation. The sink drops blocks of earlier ones. The renderer writes this.
     generation: AtomicU64,
-    /// The last block that went to the device. Written by the sink.
+    /// The last block that went to the device. The sink writes this.
     serial: AtomicU64,
-    /// The frame of the song after that block. Written by the sink.
+    /// The frame of the song after that block. The sink writes this.
     frame: AtomicU64,
     underruns: AtomicU64,
     underrun_us: AtomicU64,
-    /// Gaps that the device caused.
+    /// The number of gaps that the device caused.
     stalls: AtomicU64,
     stall_us: AtomicU64,
     /// The number of frames that the device has not played yet.
     queued: AtomicU64,
     device_lost: AtomicBool,
-    /// Whether a long seek is in progress. Written by the renderer.
+    /// Whether a long seek is in progress. The renderer writes this.
     seeking: AtomicBool,
     failure: OnceLock<io::Error>,
     ended: AtomicBool,
-    /// Whether the whole queue went to the device. Written by the renderer.
+    /// Whether the whole queue went to the device. The renderer writes this.
     drained: AtomicBool,
     /// The number of songs that could not be played.
     failed: AtomicU64,
@@ -57,7 +57,8 @@ pub struct PlayerControls {
     /// The time from the last command until its first sound went to the device.
     command_latency_us: AtomicU64,
     meter_mode: AtomicU8,
-    /// This field and the next four hold the latest lasting settings of commands.
+    /// This field and the next four are the settings that commands have changed for all songs:
+    /// endless loops, repeat mode, random order, tempo and pitch.
     forever: AtomicBool,
     repeat: AtomicU8,
     shuffled: AtomicBool,

@@ -80,11 +80,11 @@ pub enum Command {
     SoloVoice(usize),
     /// Unmutes all voices.
     UnmuteAll,
-    /// Repeats loops endlessly, or as often as the settings say.
+    /// Repeats loops endlessly if true, and as often as the settings say if false.
     LoopForever(bool),
-    /// Sets what follows the last song, or this one.
+    /// Sets the repeat mode: what follows the last song of the queue, or each song.
     Repeat(Repeat),
-    /// Plays the rest of the queue in a random order, or in the original order.
+    /// Plays the rest of the queue in a random order if true, and in the original order if false.
     Shuffle(bool),
     /// Sets the tempo, in thousandths of the tempo of the song, within [`TEMPO_RANGE`].
     Tempo(u32),
@@ -119,7 +119,7 @@ pub enum PlayerEvent {
 /// A playing song.
 #[derive(Debug, Clone)]
 pub struct Track {
-    /// The position in the queue.
+    /// The position of the song in the queue, from 0.
     pub place: usize,
     /// The name of the file, or of the file in an archive.
     pub source: String,

@@ -53,8 +53,8 @@ struct PartPlayer<'s> {
     voices: u64,
     /// The unmuted voices among them.
     heard: u64,
-    /// The mask that the chip has. If all voices are muted, we do not update it, because we leave
-    /// the whole part out of the sum instead.
+    /// The voices that are unmuted in the chip itself. If all voices are muted, we do not update
+    /// this mask. We leave the whole part out of the sum instead.
     voice_mask: u64,
     player: Player<'s>,
     buffers: Buffers,

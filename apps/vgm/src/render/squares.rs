@@ -1,4 +1,5 @@
-//! A part that consists of square waves. We render its edges at the output rate directly.
+//! A part that consists of square waves. Its edges are the changes of its level. We render them at
+//! the output rate directly, with [`blep`](crate::blep).
 //!
 //! If only some voices are unmuted, we add and subtract the levels of several copies of the chip,
 //! which are integers (see [`VoiceSum`]).

@@ -93,8 +93,11 @@ pub const LANES: usize = 2;
 
 /// Returns for each lane of the chip whether a write goes to it, as a pair (main, second).
 ///
-/// The second lane is the SSG of an OPN chip, which renders separately from the FM, the DAC data of
-/// the YM2612, which changes every few samples, or the waves of an OPL4.
+/// The second lane depends on the chip:
+///
+/// - On an OPN chip, it is the SSG, which renders separately from the FM.
+/// - On a YM2612, it is the DAC data, which changes every few samples.
+/// - On an OPL4, it is the wave half.
 #[inline(always)]
 fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);

@@ -40,7 +40,8 @@ pub struct Stream {
     hz: u32,
     /// The number of values to advance per write, which is above 1 if the stream is too fast.
     stride: u64,
-    /// The offset in the bank at which the run begins, in bytes.
+    /// The offset in the bank at which a run begins, in bytes. A run is one pass over the data of
+    /// the stream.
     start: usize,
     /// The number of writes in a run.
     length: u64,

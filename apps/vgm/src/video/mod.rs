@@ -77,7 +77,8 @@ const WAVES: [Color; 8] = [
     [240, 226, 104],
     [255, 150, 214],
 ];
-/// The height of a picture, in pixels, whose labels have dots of one pixel.
+/// The height of a picture, in pixels, at which a dot of the labels is one pixel. Dots grow with
+/// the height.
 const DOT_HEIGHT: usize = 540;
 
 /// A panel of the picture.

@@ -185,7 +185,7 @@ fn tolerated_defects_render_with_a_warning() {
         let seconds = if name == "cut.vgm" { 0 } else { 1 };
         let bytes = fs::metadata(out).unwrap().len();
         assert_eq!(bytes, 44 + seconds * 4 * 44_100, "{name}");
-        // Only songs that lose something are not in full.
+        // A song is incomplete only if a part of it is lost.
         let loses = !["no-time.vgm", "members.vgz"].contains(&name);
         let not_played = lines(&run)[0]["not_played"].as_array().unwrap().len();
         assert_eq!(

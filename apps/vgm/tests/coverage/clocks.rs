@@ -33,7 +33,7 @@ fn songs() -> Vec<(&'static str, usize, Vec<u8>)> {
     let samples = samples::TONES.iter().map(|tone| {
         let silence = [&[0x61][..], &(samples::NOTE as u16).to_le_bytes()].concat();
         let mut song = tone.song();
-        // Only the first note, and not the YM2151 before it.
+        // We remove the tone of the YM2151 that precedes the notes: its wait and its clock.
         let at = song.windows(3).position(|bytes| bytes == silence);
         let at = at.expect("the song has a wait");
         song.drain(at..at + 3);

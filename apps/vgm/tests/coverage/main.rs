@@ -1,4 +1,5 @@
-//! The coverage of the VGM format: what we play of it, and the check behind each row.
+//! The coverage of the VGM format: the parts of it that we play, and the test that checks each of
+//! them.
 //!
 //! The tests generate a song for each flag of the header, kind of data block, command and part of a
 //! chip, and compare the sound or the report. They also write the table, which is
@@ -29,19 +30,19 @@ use creel_vgm::chips::unplayed::{Sign, UNPLAYED, knows_variant};
 use creel_vgm::format::{ChipId, Header, Instance, Song};
 use songs::{FIELDS, Field, base_song, header_song};
 
-/// What we do with a part of the format, and how a test shows it.
+/// Our treatment of a part of the format, and the way in which a test shows it.
 #[derive(Clone, Copy)]
 pub enum State {
-    /// It changes the sound: the song differs between these two values of the byte.
+    /// The part changes the sound. The song differs between these two values of the byte.
     Heard(u8, u8),
-    /// It has no effect on the sound, for this reason: the song sounds the same with these two
-    /// values of the byte.
+    /// The part has no effect on the sound. The song sounds the same with these two values of the
+    /// byte, for this reason.
     Silent(u8, u8, &'static str),
-    /// It makes no sound, for this reason.
+    /// The part makes no sound, for this reason.
     Unheard(&'static str),
-    /// We play it, and the tests with these names check it.
+    /// We play the part, and the tests with these names check it.
     Tested(&'static [&'static str]),
-    /// We do not play it, and a song that uses it says so.
+    /// We do not play the part, and a song that uses it reports this.
     Reported,
 }
 
@@ -130,7 +131,7 @@ fn bit_31_of_each_clock_has_a_meaning_or_is_reported() {
     }
 }
 
-/// What we do with a command or a kind of data block.
+/// Returns our treatment of the command or the data block in this song.
 fn state_of(song: &Song) -> &'static str {
     let played = |instance: &Instance| registry::of(instance.chip).is_some();
     match song.chips().find(|chip| song.writes(*chip) > 0) {
@@ -249,7 +250,7 @@ fn block_song(kind: u8) -> Song {
     let mut block = vec![0x67, 0x66, kind];
     let data: &[u8] = match kind {
         0x7F => &[0, 2, 8, 2, 4, 0, 1, 2, 3, 4],
-        // Four values of 8 bits from codes of 4 bits.
+        // The block has four codes of 4 bits, which unpack to values of 8 bits.
         0x40..0x7F => &[0, 4, 0, 0, 0, 8, 4, 0, 0, 0, 0x12, 0x34],
         _ => &[16, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8],
     };
@@ -295,7 +296,8 @@ fn stream_blocks_of_every_kind_can_be_streamed() {
 
 #[test]
 fn streams_select_the_channel_in_their_port() {
-    // The DAC of channel 4, while channel 0 is selected. FF is for the selected channel.
+    // The port of the stream is the channel whose DAC it feeds, here channel 4 while channel 0 is
+    // selected. Port FF stands for the selected channel.
     let song = |port: u8, selected: u8| {
         let setup = [(1, 0xFF), (0, 4), (5, 0xFF), (4, 0xDF), (0, selected)];
         let mut commands = vec![0x67, 0x66, 5, 4, 0, 0, 0, 0, 31, 0, 31];
@@ -324,7 +326,8 @@ fn volumes_of_the_extra_header_are_heard() {
         let mut song = base[..0x100].to_vec();
         song[0xBC] = 0x44;
         song[0x34] = 0xF0;
-        // The size, no clocks, and the volumes, which follow the offset.
+        // The extra header consists of its size, an offset of 0 for clocks, and the offset of the
+        // volumes, which follow directly.
         song.extend([12, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, entries.len() as u8]);
         song.extend(entries.concat());
         song.resize(0x124, 0);
@@ -341,7 +344,7 @@ fn volumes_of_the_extra_header_are_heard() {
     ] {
         assert!(song(&[entry]) != unchanged, "{entry:x?}");
     }
-    // The second chip does not play.
+    // The song has no second chip, so the volume of that chip changes nothing.
     assert!(song(&[[chip, 1, 0x80, 0]]) == unchanged);
 }
 
@@ -423,7 +426,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn every_check_of_the_table_exists() {
+fn every_test_that_the_table_names_exists() {
     let mut names = BTreeSet::new();
     functions(&root().join("src"), &mut names);
     functions(&root().join("tests"), &mut names);

@@ -21,7 +21,7 @@ const FLAGS: &str = "timers and flags have no output";
 const SSG: State = Tested(&["ssg_streams", "ssg_steps_sum_to_its_levels"]);
 const BARE: State = Unheard("status, reading and interrupts have no output");
 
-/// The chip, the mode and what we do with it.
+/// The chip, its mode, and our treatment of this mode.
 #[rustfmt::skip]
 pub const MODES: &[(ChipId, &str, State)] = &[
     (Sn76489, "tones, noise, periods of 0", Tested(&["sn76489_steps_sum_to_its_frames", "sn76489_noise_period_and_length", "sn76489_period_zero_follows_the_variant"])),

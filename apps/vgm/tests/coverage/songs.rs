@@ -263,7 +263,7 @@ pub fn base_song(name: &str) -> Vec<u8> {
         "YM2608" => with(ChipId::Ym2608, &[], &opn(0x56, 1)),
         "YM2610B" => {
             let mut commands = opn(0x58, 0);
-            // Only the FM, and not the SSG.
+            // We silence the SSG, so that only the FM is heard.
             commands.extend([0x58, 8, 0]);
             with(ChipId::Ym2610, &[], &commands)
         }
@@ -299,7 +299,8 @@ pub fn base_song(name: &str) -> Vec<u8> {
             let voice = [0xD2, 1, 0, 0x80, 0xD2, 2, 0, 15, 0xD2, 3, 0, 1];
             with(ChipId::K051649, &[], &[&wave[..], &voice].concat())
         }
-        // A voice whose bank is 1, and a memory that differs in every bank.
+        // The voice plays from bank 1. The memory differs in every bank, so the bank changes the
+        // sound.
         "SegaPCM banks" => {
             let data: Vec<u8> = (0..0x4000u32).map(|at| ((at * at) >> 7) as u8).collect();
             let mut commands = vec![0x67, 0x66, 0x80];
@@ -323,7 +324,7 @@ pub fn base_song(name: &str) -> Vec<u8> {
             let send = [0xD3, 0, 0x04, 0, 0xD3, 0, 0x07, 2];
             replaced(base_song("K054539"), &[0xD3, 0, 0x04, 0xFF], &send)
         }
-        // A new address in the middle of the last note.
+        // The song writes a new address in the middle of the last note.
         "K054539 jump" => {
             let mut song = base_song("K054539");
             song.pop();

@@ -158,7 +158,7 @@ fn bus(kind: ChipType) -> Bus {
     Bus::of(chip).expect("a chip with keys has a bus")
 }
 
-/// Does the same with writes to the prescaler in between.
+/// Compares one chip like [`compare`], with writes to the prescaler between the steps.
 fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Ours<C>) {
     for seed in 0..SEEDS {
         let mut random = Random(seed);

@@ -112,7 +112,8 @@ impl Reference {
     }
 }
 
-/// The timers, which expire between frames, and the memories.
+/// Returns the callbacks of ymfm. They provide the timers, which expire between frames, and the
+/// memories.
 fn callbacks(memories: [Vec<u8>; 2]) -> Box<InterfaceCallbacks> {
     let host = Rc::new(RefCell::new(Host {
         memories,

@@ -47,7 +47,8 @@ fn decibels(level: i32, reference: i32) -> f64 {
 
 #[test]
 fn okim6295_attenuation_is_3_db_and_phrases_end() {
-    // Phrase 1 rises by seven eighths for 16 bytes. Then the value stays near its maximum.
+    // Phrase 1 consists of 16 bytes, all of them with code 7. This code raises the value until it
+    // stays near its maximum.
     let mut memory = vec![0; 8];
     memory.extend([0, 0, 0x10, 0, 0, 0x1F, 0, 0]);
     memory.extend([0x77; 16]);
@@ -99,7 +100,8 @@ fn segapcm_loops_after_its_last_page() {
         both(&mut chip, 2048)
     };
     let looped = note(0);
-    // It plays two pages at half a sample per frame, and then continues from the middle of page 1.
+    // The voice plays two pages at half a sample per frame, and then continues from the middle of
+    // page 1.
     let pages: Vec<i32> = looped.iter().map(|frame| frame[0]).collect();
     let expected = |frame: usize| match frame {
         0..512 => 1,
@@ -178,7 +180,8 @@ fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
         assert!((right - whole * angle.sin()).abs() < 1.5, "{pan}");
     }
     assert_eq!(level(0), [0, 0]);
-    // The codes begin with the second code of the first byte. At the loop, the sum starts again.
+    // The first code is the low one of the second byte, because a voice starts one byte after its
+    // start address. After the loop, the voice begins at the first byte, and the sum at 0.
     let mut chip = with_rom(K053260::new(3_579_545), 0x8E, &[0x21, 0x43, 0xF8, 0x00]);
     let pitch = 0x1000 - 64;
     write(
@@ -195,7 +198,8 @@ fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
         &[(0, 0x0F, 0x40), (0, 0x2C, 1), (0, 0x2A, 0x11), (0, 0x28, 1)],
     );
     let sums: Vec<_> = left(&mut chip, 9).iter().map(|level| level / 64).collect();
-    // Codes 3 and 4 add 4 and 8, and codes 8 and F subtract 128 and 1. Then it starts again: 1, 2.
+    // Codes 3 and 4 add 4 and 8, and codes 8 and F subtract 128 and 1. After the loop, codes 1 and
+    // 2 add 1 and 2, and the codes above follow again.
     assert_eq!(sums, [4, 12, -116, -117, 1, 3, 7, 15, -113]);
 }
 
@@ -363,7 +367,8 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
             .for_each(|(reg, value)| chip.write(0, reg, value));
         left(&mut chip, 8)
     };
-    // Each sample is output when the next one is taken. A byte is 32 of 4096.
+    // A sample is output in the frame that takes the next one. Full scale is 4096, of which a step
+    // of a byte is 32.
     let plain = note(0, 0x10, &[1, 2, 3, 4]);
     assert_eq!(plain, [0, 2, 3, 4, 3, 4, 3, 4].map(|value| value * 32));
     // The codes decode to (1 << 2) + 48 and to -(2 << 1) - 16.
@@ -416,7 +421,8 @@ fn ga20_volume_curve_and_rates() {
             .into_iter()
             .for_each(|(reg, value)| chip.write(0, reg, value));
         let frames = left(&mut chip, 80);
-        // Sixteen ticks per sample are one frame per sample, so there are 64 frames.
+        // A sample lasts sixteen ticks, which is one frame. The 64 samples therefore last 64
+        // frames.
         assert_eq!(frames.iter().filter(|level| **level != 0).count(), 64);
         frames[9]
     };
@@ -433,7 +439,7 @@ fn x1_010_plays_wavetables_with_envelopes() {
         chip.write(0, 0x1080 + n, if n < 64 { 100 } else { 0x9C });
         chip.write(0, 0x80 + n, if n < 64 { 0xF0 } else { 0x0F });
     }
-    // The wave has a period of 128 frames, the envelope one of 1,024.
+    // The wave has a period of 128 frames, and the envelope lasts 1,024.
     let voice = [(1, 1), (2, 0), (3, 4), (4, 128), (5, 1), (0, 7)];
     voice
         .into_iter()

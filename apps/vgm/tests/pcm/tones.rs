@@ -320,7 +320,8 @@ pub const TONES: &[Tone] = &[
         setup: &[0xB6, 0, 1, 0xB6, 1, 0],
         on: &[0xB6, 0, 1, 0xB6, 2, 0, 0xB6, 1, 0, 0xB6, 1, 1],
         off: &[0xB6, 0, 0],
-        // After 256 codes, there are two bytes of the head of the next block.
+        // After 256 codes, the chip reads the two bytes at the start of the next block, which takes
+        // 18 units.
         hz: 640_000.0 / 4.0 / (25.0 + 18.0 / 256.0) / 16.0,
         decibels: 12.4,
     },
@@ -469,7 +470,8 @@ pub const TONES: &[Tone] = &[
         name: "ES5506",
         header: &[(0xD0, 16_000_000 | 1 << 31), (0xD4, 0x200)],
         memory: || vec![(0x90, rom(0, words_be(6250, 62.5)))],
-        // Page 00: step, volumes, K1, K2; page 20: start, end.
+        // The writes set the step, the volumes, K1 and K2 on page 00, and then the start and the
+        // end on page 20.
         #[rustfmt::skip]
         setup: &[
             0xBE, 0x3C, 0, 0xBE, 0x3D, 0, 0xBE, 0x3E, 0, 0xBE, 0x3F, 0,

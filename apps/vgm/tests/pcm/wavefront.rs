@@ -75,7 +75,8 @@ fn ics2115_oscillator_registers_are_separate() {
     let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
     start(&mut chip);
     let one = right(&mut chip, 8)[7];
-    // The last oscillator, at half of the volume.
+    // The last oscillator plays the same constant at half of the volume, so both together are 1.5
+    // times as loud as the first one.
     for (register, value) in [
         (0x4F, 23),
         (0, (BYTES | LOOP) << 8),
@@ -98,7 +99,8 @@ fn ics2115_interpolates_and_stops_at_the_end() {
     start(&mut one);
     let played = right(&mut one, 60);
     for (frame, value) in played[..32].iter().enumerate() {
-        // The volume and the two dropped bits lose a sixteenth of a step.
+        // A step is 64. The volume, which is slightly below 1, and the two dropped bits change the
+        // result by at most a sixteenth of it.
         assert!((value - frame as i32 * 64).abs() <= 4, "{frame}: {value}");
     }
     assert!(played[33..].iter().all(|value| *value == 0), "it stops");
@@ -187,7 +189,8 @@ fn ics2115_pan_is_linear() {
 
 #[test]
 fn ics2115_volume_ramps_follow_their_rate() {
-    // The ramp goes from 800h to FF0h by 63 per frame, and 8 and 64 times less often.
+    // The ramp goes from 800h to FF0h. The first three rows move by 63 every frame, every 8 frames
+    // and every 64 frames. The last one moves by 32 every 8 frames.
     for (ramp, frames) in [(0x3F, 32), (0x7F, 258), (0xBF, 2_064), (0x60, 508)] {
         let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
         for (register, value) in [(6, ramp << 8), (7, 0x8000), (8, 0xFF00), (9, 0x8000)] {

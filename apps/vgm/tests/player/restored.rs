@@ -105,7 +105,8 @@ fn position_is_saved_on_hangup() {
     let mut it = Terminal::play(&words, (24, 80), &vars);
     it.until_has("0:01");
     let ended = it.hang_up().wait().unwrap();
-    // It ends by the signal, or as with q, whichever it notices first.
+    // The player ends by the signal, or as after the key `q`, because it may notice the closed
+    // terminal first.
     assert!(matches!(shown(ended), Some(0 | 129)), "{ended:?}");
     let left = std::fs::read_to_string(folder.path("state/creel-vgm/positions.json"));
     assert!(left.unwrap().contains("\"ms\""));

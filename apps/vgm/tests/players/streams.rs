@@ -144,7 +144,7 @@ pub fn streams() -> Vec<Stream> {
                 let channel = random.below(4);
                 let mut values = random.bytes(4, 256);
                 values[3] |= 0x80;
-                // With shifts of 14 and more, the noise does not change.
+                // With shifts of 14 and more, the noise does not change, so we use smaller ones.
                 values[2] &= if channel == 3 { 0x9F } else { 0xFF };
                 run(0xB3, 5 * channel + 1, &values)
             },

@@ -14,7 +14,7 @@ pub enum Step {
 
 /// A group of registers that are written in the same way.
 pub struct Group {
-    /// The frequency relative to the other groups.
+    /// How often the group is written, relative to the other groups.
     pub weight: u32,
     pub port: u8,
     pub first: u8,
@@ -41,7 +41,8 @@ pub const YM2151: &[Group] = &[
     group(4, 0, 0x00, 0xff),
 ];
 
-/// Mainly operator 4 of channel 8 as noise, so that the noise also fades away.
+/// The registers of the YM2151, mainly of operator 4 of channel 8, which plays noise. With these,
+/// the noise also fades away.
 pub const YM2151_NOISE: &[Group] = &[
     group(4, 0, 0x0f, 0x0f),
     group(16, 0, 0x08, 0x08),
@@ -81,7 +82,7 @@ pub const YM2610: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// The prescaler is left out, because it changes the length of frames.
+/// The registers of the YM2608 except for the prescaler, which would change the length of frames.
 pub const YM2608: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(70, 0, 0x30, 0x9f),
@@ -98,7 +99,7 @@ pub const YM2608: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// The prescaler is left out, because it changes the length of frames.
+/// The registers of the YM2203 except for the prescaler, which would change the length of frames.
 pub const YM2203: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(80, 0, 0x30, 0x9f),
@@ -108,7 +109,8 @@ pub const YM2203: &[Group] = &[
     group(3, 0, 0x30, 0xff),
 ];
 
-/// Only the registers for SSG-EG, so that it is audible for a long time.
+/// The registers of keys, envelopes, the SSG-EG, frequencies and algorithms. We leave out the
+/// others, so that the SSG-EG is audible for a long time.
 pub const SSG_EG: &[Group] = &[
     group(40, 0, 0x28, 0x28),
     group(30, 0, 0x50, 0x9f),

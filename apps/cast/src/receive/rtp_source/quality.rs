@@ -6,7 +6,7 @@ use crate::net::rtcp::ReportBlock;
 use crate::net::xr::VoipMetrics;
 use std::time::Duration;
 
-/// What other hosts have reported about a source.
+/// The last reports of other hosts about a source.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::receive) struct Reported {
     pub(in crate::receive) block: Option<ReportBlock>,
@@ -16,7 +16,7 @@ pub(in crate::receive) struct Reported {
 }
 
 impl Reported {
-    /// Adds what another port has received.
+    /// Adds the reports about the same source that arrived on another port.
     pub(in crate::receive) fn add(&mut self, other: &Reported) {
         self.block = other.block.or(self.block);
         self.voip = other.voip.or(self.voip);

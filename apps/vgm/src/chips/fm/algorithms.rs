@@ -37,7 +37,8 @@ pub trait OutputWidth {
     const LIMIT: Option<i32>;
 }
 
-/// OPM and OPN: all 14 bits of each operator. There is no limit that four operators could reach.
+/// OPM and OPN: the chip adds all 14 bits of each operator. The sum has no limit, because it has
+/// room for four operators at their loudest.
 #[derive(Clone)]
 pub struct FullWidth;
 
@@ -46,7 +47,7 @@ impl OutputWidth for FullWidth {
     const LIMIT: Option<i32> = None;
 }
 
-/// OPNA and OPNB.
+/// OPNA and OPNB: each operator loses its lowest bit.
 #[derive(Clone)]
 pub struct ThirteenBits;
 
@@ -55,7 +56,7 @@ impl OutputWidth for ThirteenBits {
     const LIMIT: Option<i32> = None;
 }
 
-/// OPN2.
+/// OPN2: each operator loses its five lowest bits, and the sum of a channel is limited.
 #[derive(Clone)]
 pub struct NineBits;
 

@@ -1,5 +1,5 @@
-//! The inner loops for processors with AVX-512BW, which compute 64 frames at once, and faster ones
-//! for those that also have AVX-512VBMI.
+//! The inner loops for processors with AVX-512BW, which compute 64 frames at once. Processors that
+//! also have AVX-512VBMI get a faster variant.
 //!
 //! Other processors need two dependent table lookups per tone. Here both tables are in vector
 //! registers: a quarter of the sine, and an octave of the exponential. A permutation is a lookup in
@@ -116,7 +116,7 @@ fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
     _mm512_slli_epi16::<2>(_mm512_mask_sub_epi16(first, second, first, less))
 }
 
-/// The tables as words.
+/// The tables of the sine and of the exponential, as words of 16 bits.
 struct Words {
     sine: Table,
     pairs: [[__m512i; 2]; 2],
@@ -140,7 +140,8 @@ impl Words {
         std::array::from_fn(|half| {
             let (phase, attenuation) = (phase[half], attenuation[half]);
             let mirrored = _mm512_test_epi16_mask(phase, _mm512_set1_epi16(0x100));
-            // The complement of x is -1 - x.
+            // The second half of each half wave is the mirrored first half. We mirror an index x by
+            // its complement, which is -1 - x.
             let index = _mm512_mask_sub_epi16(phase, mirrored, _mm512_set1_epi16(-1), phase);
             let attenuation = _mm512_add_epi16(look_up(&self.sine, index), attenuation);
             volume(phase, exponential(&self.pairs, attenuation), attenuation)
@@ -188,7 +189,7 @@ const _: () = assert!(
     "the high bytes of the second half must be 0"
 );
 
-/// Loads 256 bytes into registers, or the first of them.
+/// Loads the first `64 * VECTORS` of 256 bytes into registers.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn byte_table<const VECTORS: usize>(bytes: &[i8; 256]) -> [__m512i; VECTORS] {
@@ -253,7 +254,7 @@ impl Bytes {
         let byte = _mm512_set1_epi16(0xff);
         let (index, masks) = low_bytes(phase.map(|phase| {
             let mirror = _mm512_srai_epi16::<15>(_mm512_slli_epi16::<7>(phase));
-            // (phase ^ mirror) & byte
+            // The instruction computes `(phase ^ mirror) & byte`.
             _mm512_ternarylogic_epi32::<0x28>(phase, mirror, byte)
         }));
         let low = look_up_bytes(self.sine_low, index, masks);

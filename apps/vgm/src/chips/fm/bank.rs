@@ -27,7 +27,7 @@ pub trait Family {
 /// A range of frames in which the LFO is constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelLfoSegment {
-    /// The number of frames.
+    /// The number of frames in the range.
     pub frames: usize,
     /// The amplitude modulation, before the channel's sensitivity.
     pub am: u8,
@@ -72,7 +72,7 @@ pub struct Channel {
 /// The parameters of [`Bank::render`] for one block.
 #[derive(Clone, Copy)]
 pub struct Block<'a> {
-    /// The LFO during the block.
+    /// The LFO during the block, as ranges of frames in which it is constant.
     pub lfo: &'a [ChannelLfoSegment],
     /// The channels that reach the outputs, one bit per channel. The others keep running.
     pub audible: u8,
@@ -85,7 +85,7 @@ pub struct Block<'a> {
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
-    /// Timer A.
+    /// Timer A, which can press keys.
     pub timer: TimerA,
     /// The clock of the envelopes.
     pub clock: EnvelopeClock,
@@ -120,10 +120,11 @@ enum Plan {
     /// Nothing is computed. Operator 1 and the carriers are silent, and the feedback memory
     /// receives zeros.
     Silent,
-    /// Only operator 1 is computed, because the feedback memory needs it. It has this slot. The
-    /// carriers are silent.
+    /// The carriers are silent. Only operator 1 is computed, because the feedback memory needs its
+    /// values. The field is the index of its tone in the buffers.
     First(usize),
-    /// All operators are computed. Operator 1 has this slot, or is silent.
+    /// All operators are computed. The field is the index of the tone of operator 1 in the buffers,
+    /// or `None` if operator 1 is silent.
     Whole(Option<usize>),
 }
 

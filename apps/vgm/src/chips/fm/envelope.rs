@@ -126,14 +126,15 @@ impl EnvelopeClock {
 
 /// A receiver of the attenuation of ranges of frames.
 ///
-/// We do not use a closure, because it would be called at two places. The compiler would then make
-/// a function of it, without the vectors of the loop around it. Mark `hold` as `#[inline(always)]`.
+/// This is a trait and not a closure, because [`Envelope::run`] calls it at two places. The
+/// compiler would make a closure a separate function, and that function would lose the vector
+/// instructions of the loop around it. Mark `hold` as `#[inline(always)]`.
 pub trait AttenuationSink {
     /// Receives the next range of frames and its attenuation.
     fn hold(&mut self, frames: Range<usize>, attenuation: u16);
 }
 
-/// Ignores the attenuation.
+/// Ignores the attenuation. It is for operators that only advance.
 impl AttenuationSink for () {
     #[inline(always)]
     fn hold(&mut self, _: Range<usize>, _: u16) {}

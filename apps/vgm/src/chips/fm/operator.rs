@@ -48,9 +48,9 @@ pub struct Pitch {
 /// The decoded registers of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorSettings {
-    /// The frequency.
+    /// The parameters of the frequency.
     pub pitch: Pitch,
-    /// The phase step of this frequency without the LFO.
+    /// The phase step per frame that follows from `pitch`, without the LFO.
     pub step: u32,
     /// The rates of the envelope.
     pub rates: Rates,
@@ -83,15 +83,15 @@ impl Tone {
 /// A range of frames in which the LFO of one operator is constant.
 #[derive(Clone, Copy, Debug)]
 pub struct LfoSegment {
-    /// The number of frames.
+    /// The number of frames in the range.
     pub frames: usize,
-    /// The phase step.
+    /// The change of the phase per frame.
     pub step: u32,
     /// The attenuation that the LFO adds.
     pub am: u16,
 }
 
-/// One operator.
+/// An operator with its registers and the state of its phase, envelope and key.
 #[derive(Clone, Debug, Default)]
 pub struct Operator {
     /// The decoded registers.
@@ -212,10 +212,10 @@ impl Operator {
 
     /// Runs an operator with SSG-EG.
     ///
-    /// - `ramp` is called with each range of frames in which the phase advances evenly, the phase
-    ///   before it and the step.
-    /// - `hold` is called with each range in which the envelope is constant, the operator in that
-    ///   state, and the attenuation of the LFO.
+    /// - `ramp` is called for each range of frames in which the phase advances evenly. Its
+    ///   arguments are the range, the phase before it and the step.
+    /// - `hold` is called for each range in which the envelope is constant. Its arguments are the
+    ///   range, the operator in its state at that time, and the attenuation of the LFO.
     #[inline(always)]
     fn run_ssg_eg(
         &mut self,
@@ -350,7 +350,8 @@ impl<const SHIFT: u32, O: Fn(u16) -> bool> Loop for Rendering<'_, SHIFT, O> {
     }
 }
 
-/// The array that receives the steps of an envelope, and the values to add.
+/// The array that receives the attenuation of an operator. `total` is added to the attenuation of
+/// the envelope, and `is_off` returns whether this attenuation counts as silence.
 struct Levels<'a, const SHIFT: u32, O> {
     attenuation: &'a mut [u16; BLOCK + BEYOND],
     total: u16,
@@ -387,8 +388,9 @@ fn ramp(start: u32, step: u32, out: &mut [u16; BLOCK + BEYOND], range: Range<usi
     const LANES: usize = 16;
     let frames = range.len();
     let out = &mut out[range.start..][..frames.next_multiple_of(LANES)];
-    // We shift the 20 relevant bits to the top. The rest of them then fits into a signed number of
-    // 16 bits, so that the compiler narrows a vector with one instruction.
+    // We shift the 20 bits of the phase to the top of the word. The shift below then leaves the
+    // upper 10 of them. They fit into a signed number of 16 bits, so the compiler can narrow a
+    // vector with one instruction.
     const UNUSED: u32 = 12;
     let mut phase = start << UNUSED;
     for slot in out {

@@ -2,7 +2,7 @@
 //!
 //! The shift register advances two steps per frame, even if its output is not used. The output is
 //! periodic. Therefore we compute it once and store the register as a position in it. The noise
-//! value that was latched last is some steps before this position.
+//! value that was latched last is at an earlier position of the same output.
 //!
 //! Source: the YM2151 application manual, sections on LFO and noise; the step sizes, latching and
 //! the shift register follow ymfm.
@@ -171,7 +171,8 @@ impl OpmLfo {
         let period = u32::from(self.noise_period) + 1;
         self.noise_count = match self.noise_count + steps {
             before if before < period => before,
-            // If the period was set to less than the count, it ends at the first step.
+            // If a write has made the period shorter than the current count, the period ends at the
+            // first step.
             past if self.noise_count >= period => (past - self.noise_count - 1) % period,
             past => (past - period) % period,
         };

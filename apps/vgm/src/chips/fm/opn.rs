@@ -79,7 +79,8 @@ impl Default for Prescaler {
 }
 
 impl Prescaler {
-    /// Applies a write. Only the address of the register counts.
+    /// Applies a write. The prescaler depends on the address of the register, and the value is
+    /// ignored.
     pub fn select(&mut self, port: u8, reg: u8) {
         self.0 = match (port & 1, reg) {
             (0, 0x2d) => 6,
@@ -330,11 +331,11 @@ fn decode_operator(block_freq: u16, regs: [u8; 7]) -> OperatorSettings {
 /// The LFO: a divider and a triangle of 128 steps.
 #[derive(Clone, Debug, Default)]
 struct OpnLfo {
-    /// Register 22.
+    /// Register 22, with the frequency and the bit that switches the LFO on.
     control: u8,
     /// The number of frames since the last step.
     divider: u8,
-    /// The step, 7 bits.
+    /// The position in the triangle of 128 steps.
     step: u8,
 }
 

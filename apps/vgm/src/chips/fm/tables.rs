@@ -82,15 +82,16 @@ const fn mantissa() -> [u16; 256] {
 static STEPS: [u32; 64] = steps();
 
 const fn steps() -> [u32; 64] {
-    // There are four patterns per power of two. The average step grows by a quarter from one to the
-    // next.
+    // Four successive rates have four different patterns, and the next four are twice as fast. From
+    // one pattern to the next, the average step grows by a quarter of the first pattern.
     const SLOW: [u32; 4] = [0x1010_1010, 0x1011_1010, 0x1110_1110, 0x1111_1110];
     const FAST: [u32; 4] = [0x1111_1111, 0x2111_2111, 0x2121_2121, 0x2221_2221];
     let mut table = [0; 64];
     let mut rate = 2;
     while rate < 64 {
         table[rate] = match rate {
-            // The two slowest groups lack the odd patterns.
+            // Below rate 8, the chip has only two patterns: the first one at rates 2 to 5, and the
+            // third one at rates 6 and 7.
             2..=5 => SLOW[0],
             6..=7 => SLOW[2],
             8..=47 => SLOW[rate % 4],

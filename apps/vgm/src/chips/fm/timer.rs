@@ -11,7 +11,7 @@
 //!
 //! Source: the YM2151 and YM2608 application manuals, sections on timers.
 
-/// Timer A.
+/// Timer A, which presses keys in CSM mode.
 #[derive(Clone, Copy, Debug)]
 pub struct TimerA {
     /// The register value, 0 to 1023.
@@ -35,7 +35,8 @@ impl Default for TimerA {
 }
 
 impl TimerA {
-    /// Sets the number of units per frame. The rest of a running period keeps its units.
+    /// Sets the number of units per frame. A running period keeps its number of remaining units, so
+    /// its duration changes.
     pub fn set_unit(&mut self, unit: u32) {
         self.unit = unit;
     }

@@ -1,6 +1,6 @@
 //! The length counter and the volume envelope of the Game Boy's channels.
 
-/// A counter of the 256ths of a second in a note.
+/// A counter that ends a note after a given number of 256ths of a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Length {
     pub(super) used: bool,
@@ -54,7 +54,8 @@ impl Envelope {
 
     pub(super) fn write(&mut self, value: u8, plays: bool) {
         if plays {
-            // Without a restart the write itself changes the volume. Drivers use this to set it.
+            // A write changes the volume of a playing note, even if the note does not restart.
+            // Drivers use this to set the volume.
             if self.written & 7 == 0 && self.moves {
                 self.level += 1;
             } else if self.written & 8 == 0 {

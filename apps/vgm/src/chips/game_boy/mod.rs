@@ -44,7 +44,8 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "GameBoy",
     verification: DOCUMENTS,
     ratio: Some(6.5),
-    // The four channels of the core fill its scale, and the machine is twice as loud.
+    // In our core, the four channels together fill the range of 16 bits. The machine is twice as
+    // loud, so the factor is 2.
     level: Level::new(2.0, 0xC0, 4.0),
     voices: &[VoiceGroup::Named(&["pulse 1", "pulse 2", "wave", "noise"])],
     cost_ns: 30,
@@ -156,7 +157,7 @@ struct Wave {
     pitch: u16,
     samples: [u8; 16],
     place: u8,
-    /// The last sample that was read. A start does not read one.
+    /// The sample that was read last. Starting the channel does not read a new one.
     held: u8,
     count: Countdown,
     shown: OutputLevel,
@@ -285,7 +286,7 @@ impl Noise {
     }
 }
 
-/// The sound of the Game Boy.
+/// The emulated sound of a Game Boy, which reports its output as steps.
 #[derive(Clone, Debug)]
 pub struct GameBoy {
     clock_hz: u32,
@@ -462,7 +463,7 @@ impl GameBoy {
         }
     }
 
-    /// Returns the level of one step of a channel, left and right.
+    /// Returns how much one step of a channel adds to the output, left and right.
     fn gains(&self, channel: usize) -> [i32; 2] {
         let heard = |bit: usize| i32::from(self.sides >> bit & 1);
         let volume = |bits: u8| i32::from(bits & 7) + 1;

@@ -83,7 +83,7 @@ pub struct Fds {
     halted: bool,
     envelopes_halted: bool,
     pitch: u16,
-    /// The position in the wave.
+    /// The position in the wave, with [`FRACTION`] fraction bits.
     place: u32,
     counter: i8,
     table: [u8; 64],
@@ -125,7 +125,8 @@ impl Fds {
         let pitch = i32::from(self.pitch);
         let product = i32::from(self.counter) * i32::from(self.gain.value);
         let mut bend = product >> 4;
-        // The chip rounds in this way: up by two, or down by one, if bits were cut off.
+        // If the shift has cut off bits and bit 7 of the result is clear, the chip adds 2, or
+        // subtracts 1 if the counter is negative.
         if product & 15 != 0 && bend & 0x80 == 0 {
             bend += if self.counter < 0 { -1 } else { 2 };
         }

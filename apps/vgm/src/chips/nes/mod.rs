@@ -49,7 +49,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "NESAPU, FDS",
     verification: DOCUMENTS,
     ratio: Some(8.5),
-    // The core and the mixer have the same full scale, so the factor is 1.
+    // Our core and the mixer of the chip have the same full scale, so the factor is 1.
     level: Level::new(1.0, 0x100, 2.0),
     voices: &[VoiceGroup::Named(&[
         "pulse 1", "pulse 2", "triangle", "noise", "DMC", "FDS",
@@ -71,7 +71,8 @@ const LENGTHS: [u8; 32] = [
 /// The differences between the television systems.
 #[derive(Clone)]
 struct System {
-    /// The ticks between the steps of the frame counter, with four and with five steps.
+    /// The number of ticks before each step of the frame counter: first in the mode with four
+    /// steps, then in the mode with five.
     quarters: [&'static [u32]; 2],
     noise_periods: [u16; 16],
     dmc_periods: [u16; 16],
@@ -97,7 +98,7 @@ const PAL: System = System {
     ],
 };
 
-/// The APU.
+/// An emulated APU, which reports its output as steps.
 #[derive(Clone)]
 pub struct Nes {
     clock_hz: u32,
@@ -108,7 +109,7 @@ pub struct Nes {
     dmc: Dmc,
     /// Whether the frame counter has five steps.
     five: bool,
-    /// The next step of the frame counter and, in `until_quarter`, its time.
+    /// The next step of the frame counter. `until_quarter` counts the ticks until this step.
     quarter: usize,
     until_quarter: Countdown,
     averaged: u32,
@@ -139,8 +140,8 @@ impl Nes {
                 OutputLevel::at(others_mixed(15.0, 0, 0)),
             ],
         };
-        // Some songs never enable channels. They rely on the channels that the start of the machine
-        // enables.
+        // Some songs never enable channels. They rely on the channels that are enabled when the
+        // machine starts.
         nes.switch(0x0F);
         nes
     }
@@ -184,7 +185,7 @@ impl Nes {
             }
         }
         self.quarter = (step + 1) % steps.len();
-        // The wrap-around is the time that exceeds the first step's own time.
+        // Each entry is the number of ticks before its step.
         steps[self.quarter]
     }
 

@@ -3,7 +3,8 @@
 use super::LENGTHS;
 use crate::chips::step_chip::{Countdown, is_inaudible};
 
-/// A counter of the half frames in a note.
+/// A counter that ends a note after a given number of half frames. A half frame is half of a round
+/// of the frame counter, about 14,900 ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Length {
     on: bool,
@@ -94,8 +95,8 @@ pub struct Pulse {
     sweep: u8,
     sweep_divider: u8,
     sweep_starts: bool,
-    /// The additional amount to subtract when the sweep negates. The first pulse adds the ones'
-    /// complement.
+    /// The additional amount to subtract when the sweep lowers the period. It is 1 for the first
+    /// pulse, because that pulse adds the ones' complement, and otherwise 0.
     less: u16,
 }
 

@@ -24,7 +24,7 @@ const PREPARE_PERIOD: usize = 4097;
 pub struct Bank<const CHANNELS: usize> {
     /// The channels.
     pub channels: [Channel; CHANNELS],
-    /// Timer A.
+    /// Timer A, which can press keys.
     pub timer: TimerA,
     /// The LFO.
     pub lfo: Lfo,
@@ -91,10 +91,12 @@ struct Buffers<const CHANNELS: usize> {
 enum Plan {
     /// Nothing is computed. The feedback memory keeps its last value.
     Still,
-    /// Only operator 1 is computed, because the feedback memory needs it. It has this slot, or
-    /// consists of zeros. The channel is silent.
+    /// The channel is silent. Only operator 1 is computed, because the feedback memory needs its
+    /// values. The field is the index of its tone in the buffers, or `None` if all its values are
+    /// 0.
     First(Option<usize>),
-    /// All operators are computed. Operator 1 has this slot, or consists of zeros.
+    /// All operators are computed. The field is the index of the tone of operator 1 in the buffers,
+    /// or `None` if all its values are 0.
     Whole(Option<usize>),
 }
 
@@ -309,7 +311,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         plans
     }
 
-    /// Returns the outputs of channel `i`.
+    /// Returns the outputs of channel `i`, one bit per output, or 0 if the channel is muted.
     fn outputs(&self, i: usize) -> u8 {
         let heard = match self.channels[i].role {
             Role::BassDrum => self.voice_mask.drum(4),
@@ -319,14 +321,15 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         if heard { self.channels[i].outputs } else { 0 }
     }
 
-    /// Returns the computations that channel `i` needs. The slots are assigned later.
+    /// Returns the computations that channel `i` needs. The caller replaces the index in the
+    /// result, because it depends on the channels before this one.
     fn plan(&self, i: usize) -> Plan {
         let channel = &self.channels[i];
         if !channel.active {
             return Plan::Still;
         }
         let silent = |i: usize, k: usize| self.channels[i].operators[k].is_silent();
-        // The last value of the operator may not have reached operator 2 yet.
+        // The last values of a silent operator 1 may not have reached operator 2 yet.
         let first_is_zero = silent(i, 0) && channel.feedback.last == [0; 2];
         let heard = match channel.role {
             Role::Pair => !silent(i, 1) || (channel.additive && !first_is_zero),

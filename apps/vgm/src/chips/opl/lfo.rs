@@ -25,7 +25,8 @@ pub struct Lfo {
 }
 
 impl Lfo {
-    /// Returns the number of bits of the triangle below its value.
+    /// Returns the number of low bits of the triangle that are dropped. It sets the depth of the
+    /// tremolo.
     fn am_shift(&self) -> u32 {
         if self.deep_am { 7 } else { 9 }
     }

@@ -279,7 +279,8 @@ fn decode_operator(block_freq: u16, key_code: u8, regs: [u8; 4]) -> OperatorSett
 
 /// Returns twice the multiple in the low 4 bits of a control register.
 ///
-/// The multiple is one half, 1 to 10, and for higher values not all numbers exist.
+/// A value of 0 is a multiple of one half, and values of 1 to 10 are the multiple itself. The chip
+/// has no multiples of 11, 13 and 14, so values of 11 to 15 give 10, 12, 12, 15 and 15.
 pub fn multiple(control: u8) -> u8 {
     [1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 20, 24, 24, 30, 30][usize::from(control & 15)]
 }

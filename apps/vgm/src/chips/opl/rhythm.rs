@@ -17,13 +17,14 @@ use crate::chips::fm::algorithms::tone;
 use crate::chips::fm::operator::{BLOCK, Tone};
 use crate::chips::fm::tables::Waveform;
 
-/// The waveform and the tone of an operator, and -1 if it is audible or 0 if it is muted.
+/// The waveform and the tone of an operator, and a mask for its values: -1 if the operator is
+/// audible, and 0 if it is muted.
 pub type Source<'a> = (&'a Waveform, &'a Tone, i32);
 
-/// Computes the half of the period of hi-hat and cymbal in each frame, from the phases of two
-/// operators.
+/// Computes in which half of their period the hi-hat and the cymbal are in each frame. This depends
+/// on the phases of both operators.
 ///
-/// Overwrites `out` with 0 or 1.
+/// Overwrites `out` with 0 for the first half and 1 for the second half.
 pub fn halves(hat: &Tone, cymbal: &Tone, frames: usize, out: &mut [u16; BLOCK]) {
     let phases = hat.phase.iter().zip(&cymbal.phase);
     for (half, (a, b)) in out[..frames].iter_mut().zip(phases) {

@@ -39,8 +39,7 @@ pub struct Voice {
     /// The pitch within an octave, 0 to 1023. The step is 1024 plus this number, in 1024ths, before
     /// the octave.
     pub number: u32,
-    /// The octave of the pitch, −8 to 7, and (in `rate_octave`) the octave for key scaling of
-    /// rates.
+    /// The octave of the pitch, −8 to 7. `rate_octave` is the octave for key scaling of rates.
     pub octave: i32,
     pub rate_octave: i32,
     /// The level in steps of 0.375 dB, 0 to 127. `level_now` moves towards it.
@@ -49,7 +48,8 @@ pub struct Voice {
     /// The panning: 0 is the middle, 1 to 7 attenuate the left side more and more, 9 to 15
     /// attenuate the right side less and less, and 8 is silence.
     pub pan: u8,
-    /// The LFO speed and vibrato, and (in `tremolo`) the tremolo, as in the header of a sound.
+    /// The LFO speed and the vibrato, as in the header of a sound. `tremolo` is also as in the
+    /// header.
     pub lfo: u8,
     pub tremolo: u8,
     /// Bytes 8 to A of a sound's header.

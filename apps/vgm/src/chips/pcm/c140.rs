@@ -45,13 +45,13 @@ pub const INFO: ChipInfo = ChipInfo {
 
 const VOICES: usize = 24;
 
-/// The value from which the clock in the header is that of the chip. Lower values are the frame
-/// rate.
+/// A field of the header that is at least this high is the clock of the chip. A lower one is the
+/// frame rate.
 const CHIP_HZ: u32 = 1_000_000;
 const DIVIDER: u64 = 576;
 
-/// The frame rate that songs usually give for the C140, and the clock that we use instead. Its
-/// frame rate is 21,333 Hz.
+/// The frame rate that songs usually give for the C140. We replace it by the clock
+/// `USUAL_CLOCK_HZ`, because the frame rate of the chip is 21,333 Hz.
 const USUAL_HZ: u32 = 21_390;
 const USUAL_CLOCK_HZ: u32 = 12_288_000;
 
@@ -65,7 +65,7 @@ const INVERTED_219: u8 = 0x40;
 const NOISE_219: u8 = 0x04;
 const SIGN_219: u8 = 0x01;
 
-/// The chip and the board around it.
+/// The board with its chip. It determines how a bank and an address are combined.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Board {
     System2,
@@ -90,7 +90,7 @@ struct Voice {
     noise: u16,
 }
 
-/// The C140 or C219.
+/// An emulated C140 or C219, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct C140 {
     clock_hz: u32,

@@ -46,7 +46,8 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "C352",
     verification: TONES,
     ratio: Some(3.2),
-    // The core drops three bits, so that eight voices at their loudest fit, without the rear.
+    // The core drops three bits, so that eight voices at their loudest fit into 16 bits. This does
+    // not count their rear outputs.
     level: Level::new(8.0, 0x40, 8.0),
     voices: &[VoiceGroup::Numbered(32)],
     cost_ns: 80,
@@ -99,7 +100,7 @@ struct Voice {
     now: [i32; 4],
 }
 
-/// The C352.
+/// An emulated C352, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct C352 {
     clock_hz: u32,
@@ -169,7 +170,7 @@ impl Voice {
         }
     }
 
-    /// Executes the key flags.
+    /// Executes the key flags. A key-on starts the voice, and a key-off stops it.
     fn execute(&mut self) {
         if self.has(flag::KEY_ON) {
             self.at = u32::from(self.bank) << 16 | u32::from(self.start);
@@ -325,7 +326,8 @@ impl Voice {
         }
     }
 
-    /// Returns the start of the interpolation between two samples, and its rise.
+    /// Returns the sample at which the interpolation starts, and the difference to the next sample.
+    /// The difference is 0 if the voice does not interpolate.
     fn line(&self) -> (i32, i32) {
         if self.has(flag::NO_LINE) {
             (self.sample, 0)

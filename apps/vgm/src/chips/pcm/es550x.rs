@@ -98,12 +98,12 @@ struct Voice {
     slow: [bool; 4],
     ramp_frames: u32,
     count: u32,
-    /// The outputs of the poles, and (in `before`) those of poles 2 and 3 one frame earlier.
+    /// The outputs of the poles. `before` has the outputs of poles 2 and 3 one frame earlier.
     poles: [i32; 4],
     before: [i32; 2],
 }
 
-/// The ES5505 or ES5506.
+/// An emulated ES5505 or ES5506, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Es550x {
     clock_hz: u32,
@@ -216,8 +216,8 @@ fn expanded(word: i32) -> i32 {
     }
 }
 
-/// Returns the factor of a volume of 16 bits, of which twelve are used. 2048 does not change a
-/// value, and full volume is almost 16 times this.
+/// Returns the factor of a volume of 16 bits, of which twelve are used. A factor of 2048 does not
+/// change a value, and full volume is almost 16 times this factor.
 #[inline]
 fn volume(level: i32) -> i64 {
     let (exponent, mantissa) = (level >> 12, level >> 4 & 0xFF | 0x100);
@@ -233,7 +233,7 @@ fn low_pass(new: i32, k: i32, old: i32) -> i32 {
 #[inline]
 fn high_pass(new: i32, k: i32, old: i32, new_before: i32) -> i32 {
     let kept = ((i64::from(k >> 2) * i64::from(old)) >> 15) as i32 + old / 2;
-    // The result stays within 18 bits, because the chip's filter has 18 bits.
+    // We limit the result to 18 bits, because the filter of the chip has 18 bits.
     new.wrapping_sub(new_before)
         .wrapping_add(kept)
         .clamp(-0x2_0000, 0x1_FFFF)

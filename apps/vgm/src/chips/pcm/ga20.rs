@@ -54,7 +54,7 @@ struct Voice {
     sample: i32,
 }
 
-/// The GA20.
+/// An emulated GA20, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Ga20 {
     clock_hz: u32,

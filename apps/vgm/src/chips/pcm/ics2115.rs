@@ -67,16 +67,16 @@ const VOLUME_MAX: i64 = 0xFFFF << RAMP;
 
 /// The bits of registers 00 and 0D.
 mod control {
-    /// 00: samples are µ-law.
+    /// A bit of register 00: samples are µ-law.
     pub const MU_LAW: u8 = 1;
-    /// Both: the oscillator or the ramp is stopped.
+    /// A bit of both registers: the oscillator or the ramp is stopped.
     pub const STOP: u8 = 2;
-    /// 00: samples have 8 bits.
+    /// A bit of register 00: samples have 8 bits.
     pub const BYTES: u8 = 4;
     pub const LOOP: u8 = 8;
     pub const PING_PONG: u8 = 16;
     pub const BACKWARDS: u8 = 64;
-    /// 0D: the ramp has ended.
+    /// A bit of register 0D: the ramp has ended.
     pub const DONE: u8 = 1;
 }
 
@@ -349,7 +349,7 @@ impl Oscillator {
         let step = u32::from(self.step) << 2;
         let frames = frames.min(BLOCK);
         while lines.count < frames {
-            // None of this number of frames reaches the end.
+            // The number of the next frames of which none reaches the end.
             let calm = match (self.end.saturating_sub(self.at)).checked_sub(1) {
                 Some(room) if !self.has(control::BACKWARDS) => room.checked_div(step).unwrap_or(0),
                 _ => 0,
@@ -462,7 +462,7 @@ impl PcmChip for Ics2115 {
             }
         }
         for side in out.as_flattened_mut() {
-            // With this shift, four oscillators at their loudest fit.
+            // With this shift, four oscillators at their loudest fit into 16 bits.
             *side >>= 2;
         }
         limit(out);

@@ -45,7 +45,7 @@ const VOICES: usize = 4;
 /// The number of clocks per native frame.
 const DIVIDER: u32 = 64;
 
-/// The differences by code.
+/// The amount that each 4-bit code adds to the sum.
 const DELTAS: [i32; 16] = [
     0, 1, 2, 4, 8, 16, 32, 64, -128, -64, -32, -16, -8, -4, -2, -1,
 ];
@@ -81,7 +81,7 @@ struct Voice {
     output: i32,
 }
 
-/// The K053260.
+/// An emulated K053260, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct K053260 {
     clock_hz: u32,

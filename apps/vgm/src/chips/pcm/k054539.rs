@@ -74,15 +74,14 @@ struct Voice {
     bytes: [u8; 32],
     kind: u8,
     looping: bool,
-    /// The position in bytes, and (in `second_code`) whether the next code is the second one of the
-    /// byte.
+    /// The position in bytes. `second_code` is whether the next code is the second one of the byte.
     at: u32,
     second_code: bool,
     fraction: i32,
     value: i32,
 }
 
-/// The K054539.
+/// An emulated K054539, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct K054539 {
     clock_hz: u32,

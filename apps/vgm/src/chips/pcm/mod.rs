@@ -66,7 +66,7 @@ pub trait PcmChip: Send + dyn_clone::DynClone {
         None
     }
 
-    /// Returns the address in this memory at which the addresses of such blocks begin.
+    /// Returns the number that is added to the start addresses of blocks of this kind.
     fn rom_start(&self, _kind: u8) -> usize {
         0
     }

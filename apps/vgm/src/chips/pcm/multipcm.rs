@@ -48,7 +48,7 @@ const DIVIDER: u64 = 180;
 /// The start address from which sounds are banked.
 const BANKED: u32 = 0x10_0000;
 
-/// The MultiPCM.
+/// An emulated MultiPCM, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct MultiPcm {
     clock_hz: u32,

@@ -40,7 +40,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "OKIM6295",
     verification: TONES,
     ratio: Some(2.3),
-    // The scale is that of the SegaPCM, so that four voices fit.
+    // The scale is the same as that of the SegaPCM. With it, four voices fit into 16 bits.
     level: Level::new(4.0, 0x100, 2.0),
     voices: &[VoiceGroup::Numbered(4)],
     cost_ns: 15,
@@ -60,9 +60,9 @@ const ADDRESS_MASK: u32 = 0x3_FFFF;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Voice {
-    /// The number of remaining codes.
+    /// The number of codes of the phrase that have not been played yet.
     left: u32,
-    /// The position in codes.
+    /// The position of the next code. A byte has two codes.
     at: u32,
     volume: i32,
     oki: Oki,

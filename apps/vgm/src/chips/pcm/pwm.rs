@@ -33,10 +33,11 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Samples(|_, _| Box::new(Pwm::new())),
 };
 
-/// The initial cycle that we expect of a console's program, which is 22,020 pulses per second.
+/// The cycle until the song sets one. Programs of the console usually set this cycle, which gives
+/// 22,020 pulses per second.
 const USUAL_CYCLE: u16 = 1045;
 
-/// The PWM of the 32X.
+/// An emulated PWM of the 32X, which renders a frame per tick of the song.
 #[derive(Clone, Debug)]
 pub struct Pwm {
     cycle: u16,
@@ -44,7 +45,7 @@ pub struct Pwm {
     widths: [Option<u16>; 2],
     /// The levels of these widths.
     levels: [i32; 2],
-    /// The level of one clock of width, from the cycle.
+    /// The level of one clock of width. It depends on the cycle.
     step: f64,
 }
 
@@ -68,23 +69,25 @@ impl Pwm {
         self.levels = self.widths.map(|width| self.level(width));
     }
 
-    /// Returns the level of a width: its distance from half of the cycle, times 0x7FFF, divided by
-    /// half of the cycle, rounded towards 0.
+    /// Returns the level of a width. It is the difference between the width and half of the cycle,
+    /// times 0x7FFF, divided by half of the cycle and rounded towards 0.
     ///
-    /// We multiply by the quotient of the last two, because a division for each of the thousands of
-    /// writes per second would take as long as everything else.
+    /// We multiply by `step`, which is 0x7FFF divided by half of the cycle. A division for each of
+    /// the thousands of writes per second would take as long as everything else.
     #[inline]
     fn level(&self, width: Option<u16>) -> i32 {
         let middle = self.cycle / 2;
         let width = width.unwrap_or(middle).min(self.cycle);
         let level = f64::from(i32::from(width) - i32::from(middle)) * self.step;
-        // An exact level may have become slightly smaller, and must not be rounded to the one
-        // below. All other levels are at least 1/2,048 away from the next whole number.
+        // A level that is a whole number may be slightly too small after the multiplication, and
+        // must not become the number below it. All other levels are at least 1/2,048 away from the
+        // next whole number, so adding the allowance does not change them.
         (level + ROUNDING.copysign(level)) as i32
     }
 }
 
-/// An allowance for the rounding of a product of two numbers.
+/// The amount that we add to a level before we cut off its fraction. It exceeds the rounding error
+/// of the multiplication.
 const ROUNDING: f64 = 1.0 / 65_536.0;
 
 impl PcmChip for Pwm {

@@ -70,11 +70,11 @@ struct Voice {
     at: u32,
 }
 
-/// The RF5C68 or RF5C164.
+/// An emulated RF5C68 or RF5C164, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Rf5c68 {
     clock_hz: u32,
-    /// The bits of the converter.
+    /// The bits of the output that reach the converter.
     mask: i32,
     sounds: bool,
     chosen: usize,

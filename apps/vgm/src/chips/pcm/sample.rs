@@ -3,12 +3,13 @@
 /// The format of a sample in the memory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Format {
-    /// 8 bits.
+    /// A sample has 8 bits.
     #[default]
     Bytes,
-    /// 12 bits: two samples in three bytes. The low bits of both are in the middle byte.
+    /// A sample has 12 bits. Two samples are in three bytes, and the low bits of both are in the
+    /// middle byte.
     Twelve,
-    /// 16 bits, high byte first.
+    /// A sample has 16 bits, high byte first.
     Words,
 }
 

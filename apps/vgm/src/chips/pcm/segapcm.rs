@@ -30,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "SegaPCM",
     verification: TONES,
     ratio: Some(2.0),
-    // The core drops two bits, so that eight loud voices fit.
+    // The core drops two bits, so that eight voices at their loudest fit into 16 bits.
     level: Level::new(4.0, 0x180, 1.0),
     voices: &[VoiceGroup::Numbered(16)],
     cost_ns: 25,
@@ -54,7 +54,7 @@ struct Voice {
     flags: u8,
 }
 
-/// The SegaPCM.
+/// An emulated SegaPCM, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct SegaPcm {
     clock_hz: u32,
@@ -147,7 +147,7 @@ impl PcmChip for SegaPcm {
             voice.add(rom, bank, out);
         }
         for value in out.as_flattened_mut() {
-            // With this shift, eight voices at their loudest fit.
+            // With this shift, eight voices at their loudest fit into 16 bits.
             *value >>= 2;
         }
         limit(out);

@@ -51,14 +51,15 @@ pub const INFO: ChipInfo = ChipInfo {
     }),
 };
 
-/// The number of clocks per unit, and of units per native frame.
+/// The number of clocks per unit. `UNITS` is the number of units per native frame.
 const UNIT: u32 = 4;
 const UNITS: u32 = 4;
 
 /// The largest number of queued bytes. Further bytes replace the oldest ones.
 const WAITING_MAX: usize = 1 << 16;
 
-/// The number of units between a start and the first block, and the duration of reading a byte.
+/// The number of units between a start and the first block. `BYTE_UNITS` is the number of units for
+/// reading a byte.
 const START_UNITS: u32 = 60;
 const BYTE_UNITS: u32 = 9;
 
@@ -84,12 +85,12 @@ enum State {
     Block,
     /// The next byte is the number of codes.
     Count,
-    /// The next code is the high nibble of a byte, or (in `Low`) the given low nibble.
+    /// The next code is the high nibble of the next byte. In `Low`, it is the given low nibble.
     High,
     Low(u8),
 }
 
-/// The µPD7759.
+/// An emulated µPD7759, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Upd7759 {
     clock_hz: u32,
@@ -104,7 +105,7 @@ pub struct Upd7759 {
     /// The number of units until the next change of the state machine.
     left: u32,
     at: u32,
-    /// The units per code and, in `codes`, the number of remaining codes.
+    /// The number of units per code. `codes` is the number of remaining codes.
     period: u32,
     codes: u32,
     /// Whether a block other than 00 came before, so that 00 is the end.

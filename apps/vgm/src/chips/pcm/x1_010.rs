@@ -45,7 +45,7 @@ const WAVE: u8 = 2;
 const ONCE: u8 = 4;
 const HALF: u8 = 0x80;
 
-/// The step if none was written. Some programs rely on it.
+/// The step of a voice to which none was written. Some programs rely on it.
 const USUAL_STEP: u32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +55,7 @@ struct Place {
     envelope: u32,
 }
 
-/// The X1-010.
+/// An emulated X1-010, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct X1010 {
     clock_hz: u32,
@@ -161,8 +161,8 @@ impl PcmChip for X1010 {
             }
         }
         for value in out.as_flattened_mut() {
-            // The sum has seven bits of sample and four of volume. Eight voices at their loudest
-            // fit.
+            // Each voice has seven bits of sample and four of volume. With this shift, eight voices
+            // at their loudest fit into 16 bits.
             *value <<= 1;
         }
         limit(out);

@@ -328,8 +328,8 @@ impl Play {
         let ended = finish(&rendering, ends, limit);
         drop(remote);
         let panicked = ended.unwrap_or_else(|| {
-            // The device stalls, so dropping the pools would block. The threads end with the
-            // program.
+            // The device stalls, so dropping the pools would wait for it. We leave their threads to
+            // the end of the program.
             std::mem::forget((rendering, sounding));
             None
         });

@@ -1,6 +1,6 @@
 //! The system's part of the terminal on Windows. There is no job control, and a console that is
-//! closed ends the process. We use standard output, because Rust's standard library converts what
-//! it writes there to the console's encoding.
+//! closed ends the process. We write to standard output, because Rust's standard library then
+//! converts the text to the console's encoding.
 
 use std::io::{self, Stdout, Write};
 use std::time::Duration;

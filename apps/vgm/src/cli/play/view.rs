@@ -72,7 +72,7 @@ pub struct View {
     pub cursor: Option<usize>,
     /// The search text, while the user types it.
     pub search: Option<String>,
-    /// The areas in which things were drawn, for the mouse.
+    /// The areas in which the parts of the screen were drawn, for mouse clicks.
     pub areas: super::screen::Areas,
 }
 

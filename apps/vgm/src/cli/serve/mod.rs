@@ -170,12 +170,12 @@ impl Site {
     }
 
     fn answer(&self, request: &Request) -> Answer {
-        // Nothing on the page changes anything, so there is nothing to post.
+        // The page only reads, so no other method is needed.
         if request.method != "GET" {
             return Answer::refused("405 Method Not Allowed");
         }
         match request.path.as_str() {
-            // Browsers ask for the second one without being asked to.
+            // The page names the first path. Browsers also request the second one on their own.
             "/favicon.svg" | "/favicon.ico" => Answer::ok("image/svg+xml", ICON.to_vec()),
             "/" => Answer::ok(
                 "text/html; charset=utf-8",
@@ -214,7 +214,8 @@ impl Site {
 
     /// Lists the songs that match all words of the search.
     fn songs(&self, request: &Request) -> Answer {
-        // Only the songs in this folder or archive and below it.
+        // We list only the songs in this folder or archive, and below it. By default, we list all
+        // songs.
         let below = request.value("in").unwrap_or_default();
         let below = format!("{}/", below.trim_end_matches('/'));
         let is_below = |path: &str| below == "/" || path.starts_with(&below);

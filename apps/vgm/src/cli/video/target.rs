@@ -238,8 +238,8 @@ impl Target {
         }
     }
 
-    /// Returns the reason for an error of [`write`](Self::write). If ffmpeg has closed the pipe, it
-    /// is that ffmpeg has failed.
+    /// Returns the reason for an error of [`write`](Self::write). If ffmpeg has closed the pipe,
+    /// the reason is the failure of ffmpeg.
     pub fn explain(self, error: io::Error) -> anyhow::Error {
         match self {
             Target::Encoded(ffmpeg) => match ffmpeg.finish() {

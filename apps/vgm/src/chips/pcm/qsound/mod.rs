@@ -19,8 +19,8 @@
 //! | D9 | the echo's length plus FFF |
 //!
 //! Voices never stop. At its end a voice goes back by the length of the loop. An ADPCM voice
-//! decodes a code every third frame, high nibble first. Its sum is stored after applying the
-//! volume, so it leaks. The pans of the ADPCM voices are 90 to 92.
+//! decodes a code every third frame, high nibble first. The chip stores the sum of the codes after
+//! it has applied the volume. The sum therefore decays. The pans of the ADPCM voices are 90 to 92.
 //!
 //! Filters and delays are in [`spatial`].
 //!
@@ -45,7 +45,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "QSound",
     verification: TONES,
     ratio: Some(2.9),
-    // The core drops two bits.
+    // The core drops two bits, so the factor is 4.
     level: Level::new(4.0, 0x100, 1.0),
     voices: &[VoiceGroup::Numbered(19)],
     cost_ns: 80,
@@ -60,10 +60,11 @@ const CODED: usize = 3;
 /// half this clock.
 const DIVIDER: u64 = 2 * 1248;
 
-/// The limit below which a clock is a fifteenth of the crystal's clock, as in old songs.
+/// The limit below which the clock in the header is a fifteenth of the crystal's clock. Old songs
+/// have such a value.
 const OLD_CLOCK_HZ: u32 = 5_000_000;
 
-/// The longest echo, in frames, and the initial one.
+/// The longest echo, in frames. `ECHO_AT_START` is the echo after reset.
 const ECHO: usize = 1024;
 const ECHO_AT_START: usize = 6;
 
@@ -107,7 +108,7 @@ struct Echo {
     line: Vec<i32>,
 }
 
-/// The QSound.
+/// An emulated QSound, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Qsound {
     clock_hz: u32,
@@ -224,8 +225,8 @@ impl AdpcmVoice {
         self.second_code = !self.second_code;
         let moved = ((1 + (code << 1).abs()) * self.step) >> 1;
         let moved = if code <= 0 { -moved } else { moved };
-        // The program stores the sum after applying the volume. The sum therefore leaks, and faster
-        // at low volume.
+        // The program stores the sum after applying the volume. The sum therefore decays, and it
+        // does so faster at low volume.
         let sum = (self.value + moved).clamp(-0x8000, 0x7FFF);
         self.value = (sum * i32::from(self.volume)) >> 16;
         let scale = SCALES[(code + 8) as usize];
@@ -352,8 +353,8 @@ mod tests {
             chip.coded[0].advance(reader);
             chip.coded[0].value
         });
-        // The steps are 75, 180 and 427 (step sizes of 10, 24 and 57), and a quarter of each sum is
-        // kept.
+        // Code 7 adds 75, 180 and 427, because the step sizes are 10, 24 and 57. At this volume, a
+        // quarter of each sum is kept: 75 / 4 = 18, (18 + 180) / 4 = 49, (49 + 427) / 4 = 119.
         assert_eq!(values, [18, 49, 119]);
     }
 }

@@ -1,8 +1,8 @@
 //! The spatial panning of the QSound, which can place voices outside of the two loudspeakers.
 //!
 //! Each side receives a *dry* and a *wet* signal. The dry signal comes a little later on the right.
-//! The wet signal is inverted, attenuated more at higher frequencies, and delayed: relative to the
-//! dry signal of its side by 0.23 ms on the left and by 0.08 ms on the right. A voice at one side
+//! The wet signal is inverted, and attenuated more at higher frequencies. It is also later than the
+//! dry signal of its side, by 0.23 ms on the left and by 0.08 ms on the right. A voice at one side
 //! is dry there and wet at the other side. This cancels the crosstalk to the other ear. A voice in
 //! the middle has both on both sides. Pans 140 to 160 have the dry signal only.
 //!
@@ -19,8 +19,9 @@
 /// The number of places from one side to the middle.
 const PLACES: usize = 17;
 
-/// For a voice at each place, the dry amount on the farther side, and the wet amounts on both
-/// sides, in thousandths. The dry amount on its own side is always 1.
+/// The amounts of a voice at each place, in thousandths: dry on the farther side (`FAR_DRY`), wet
+/// on the nearer side (`NEAR_WET`), and wet on the farther side (`FAR_WET`). The first place is at
+/// one side, and the last one is the middle. The dry amount on the nearer side is always 1.
 const FAR_DRY: [i32; PLACES] = [
     0, 110, 130, 165, 200, 230, 280, 319, 380, 440, 520, 560, 640, 710, 800, 900, 1000,
 ];
@@ -35,12 +36,12 @@ const FAR_WET: [i32; PLACES] = [
 /// two bits.
 pub const WHOLE: i32 = 4096;
 
-/// The amounts of a voice on each side.
+/// The amounts of the dry and the wet signal of a voice, left and right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pan {
-    /// The unfiltered amounts.
+    /// The amounts of the dry signal, which is not filtered.
     pub dry: [i32; 2],
-    /// The amounts that go through the filter.
+    /// The amounts of the wet signal, which goes through the filter.
     pub wet: [i32; 2],
 }
 
@@ -77,7 +78,7 @@ const TAPS: usize = 64;
 /// The delays of the dry signal in frames, left and right, and the centres of the filters.
 const DRY_LATE: [usize; 2] = [26, 28];
 const MIDDLES: [f64; 2] = [31.5, 30.0];
-/// The native rate.
+/// The native rate of the QSound at its usual clock of 60 MHz.
 const RATE_HZ: f64 = 60_000_000.0 / 2496.0;
 /// The upper frequency and the gain of each band of the wet signal.
 const BANDS: [(f64, f64); 3] = [(1300.0, 0.80), (3900.0, 0.47), (RATE_HZ / 2.0, 0.155)];
@@ -116,7 +117,7 @@ pub struct SpatialFilter {
     /// The last frames and those of the current block, left and right.
     dry: [Vec<i32>; 2],
     wet: [Vec<i32>; 2],
-    /// The number of last frames that are known to have no wet signal.
+    /// The number of frames before the current block that are known to have no wet signal.
     plain: usize,
 }
 
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn spatial_filters_match_measured_gains() {
-        // Hz, decibels left and right, degrees left and right.
+        // Each row has a frequency in Hz, the gains left and right in dB, and the phases left and
+        // right in degrees.
         for (hz, db, degrees) in [
             (100.0, [-1.9, -1.9], Some([173.0, 178.0])),
             (400.0, [-2.0, -2.0], Some([147.0, 167.0])),

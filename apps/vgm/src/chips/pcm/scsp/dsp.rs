@@ -99,7 +99,7 @@ struct Registers {
 /// The processor of the effects.
 #[derive(Clone, Debug)]
 pub struct Dsp {
-    /// Word 402.
+    /// Word 402: the length and the start of the ring buffer.
     ring: u16,
     coefficients: [u16; 64],
     addresses: [u16; 32],
@@ -109,7 +109,8 @@ pub struct Dsp {
     stale: bool,
     temp: [i32; 128],
     mems: [i32; 32],
-    /// The inputs that slots have sent, 20 bits.
+    /// The inputs, each of which is the sum of the values that slots have sent in this frame. A
+    /// value has 20 bits.
     sent: [i32; INPUTS],
     /// The outputs, 16 bits.
     effects: [i32; INPUTS],
@@ -368,27 +369,28 @@ mod tests {
         dsp
     }
 
-    /// Returns word 1: X from input `input`, Y from the coefficient.
+    /// Returns word 1 of a step that multiplies input `input` (X) by its coefficient (Y).
     const fn times(input: u16) -> u16 {
         1 << 15 | 1 << 13 | input << 6
     }
 
-    /// Word 2: without B, or (in `to_effect`) with the sum going to EFREG `at`.
+    /// Word 2 of a step that adds nothing to the product.
     const NO_B: u16 = 2;
+    /// Returns word 2 of a step that adds nothing to the product, and stores a sum in EFREG `at`.
     const fn to_effect(at: u16) -> u16 {
         1 << 12 | at << 8 | NO_B
     }
 
     #[test]
     fn dsp_multiplies_input_by_coefficient() {
-        // Input 3 (place 23h) times a half, then to EFREG 5.
+        // The program multiplies input 3 (place 23h) by one half, and stores the result in EFREG 5.
         let mut dsp = dsp(&[[0, times(0x23), NO_B, 0], [0, 0, to_effect(5), 0]]);
         dsp.write(0x700, 0x40);
         let mut ram = vec![0; 0x8_0000];
         dsp.send(3, 20_000, 7);
         dsp.run(&mut ram);
         let back: Vec<i32> = dsp.effects().collect();
-        // 16 bits of input become 24, and 16 again.
+        // The 16 bits of an input are extended to 24, and the result is reduced to 16 again.
         assert_eq!(back[5], 10_000);
         assert_eq!(back.iter().filter(|value| **value != 0).count(), 1);
         dsp.send(3, 20_000, 4);
@@ -414,7 +416,7 @@ mod tests {
             [0, 0, to_effect(0), 0],
         ];
         let mut dsp = dsp(&steps);
-        // Coefficient 1 is almost 1, and address 1 is 100 words further.
+        // Coefficient 1 is almost 1. Address 1 of the list is 100 words after address 0.
         for (address, byte) in [(0x702, 0x7F), (0x703, 0xF8), (0x783, 100), (0x403, 2)] {
             dsp.write(address, byte);
         }
@@ -436,7 +438,8 @@ mod tests {
 
     #[test]
     fn dsp_temp_index_advances_once_per_frame() {
-        // The input is written to TEMP 1 and read as TEMP 2 a frame later.
+        // The program writes the input to TEMP 1 and reads TEMP 2. It therefore finds the input a
+        // frame later.
         let steps = [
             [0, times(0x20), NO_B, 1 << 9],
             [1 << 7 | 1, 0, NO_B, 0],

@@ -89,8 +89,8 @@ struct SoundSettings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     words: [u16; 16],
-    /// The key at the last execution of keys. A sound that has ended does not restart without a new
-    /// key.
+    /// Whether the key was pressed when keys were last executed. A sound that has ended restarts
+    /// only if its key is released and pressed again.
     key: bool,
     was_pressed: bool,
     envelope: Envelope,
@@ -109,13 +109,13 @@ struct Slot {
     effect_sides: [i32; 2],
     /// The decoded registers of the sound.
     sound: SoundSettings,
-    /// The volume, and (in `mask`) the bits of the clock that are 0 in frames in which it may
-    /// change.
+    /// The current volume.
     volume: i32,
+    /// Bits of the clock. The volume may change only in frames in which all of them are 0.
     mask: u32,
 }
 
-/// The SCSP.
+/// An emulated SCSP, which renders native frames.
 #[derive(Clone, Debug)]
 pub struct Scsp {
     clock_hz: u32,
@@ -372,8 +372,8 @@ impl Slot {
         }
     }
 
-    /// Returns the modulation by other slots: two places in the ring, which count forward from that
-    /// of this slot, and the depth.
+    /// Returns the modulation by other slots: two places in the ring, and the depth. The places
+    /// count forward from the place of this slot.
     ///
     /// Returns `None` if there is no modulation.
     fn moved_by(&self) -> Option<([usize; 2], u32)> {
@@ -395,7 +395,8 @@ impl Scsp {
                         .map(|place| self.ring[(at + place) % RING])
                         .iter()
                         .sum();
-                    // At 15 the sum covers a range of 1024 samples, which is 512 in each direction.
+                    // At depth 15, the sum of two loudest values moves the position by 512 samples
+                    // in either direction.
                     (i64::from(sum) << 10 >> (16 - amount.min(15))) as i32
                 });
                 let value = slot.frame(&self.ram, &self.volumes, now, moved);

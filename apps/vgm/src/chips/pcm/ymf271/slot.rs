@@ -38,24 +38,25 @@ const VIBRATO: [f64; 8] = [
     0.0, 3.378, 5.0646, 6.7495, 10.1143, 20.1699, 40.1076, 79.307,
 ];
 
-/// The duration of an attack in milliseconds at rates from 48 on. Below, each decrease of the rate
-/// by four doubles the duration, starting from `ATTACK_44_MS`.
+/// The duration of an attack in milliseconds at rates from 48 on. `ATTACK_44_MS` has the durations
+/// at rates 44 to 47. Below these, each decrease of the rate by four doubles the duration.
 const ATTACK_MS: [f64; 16] = [
     3.02, 2.47, 2.14, 1.88, 1.70, 1.38, 1.16, 1.02, 0.88, 0.70, 0.57, 0.48, 0.43, 0.43, 0.43, 0.07,
 ];
 const ATTACK_44_MS: [f64; 4] = [6.04, 4.86, 4.05, 3.46];
-/// The durations of decays and releases, in the same way.
+/// The durations of decays and releases, in the same form.
 const DECAY_MS: [f64; 16] = [
     45.69, 36.55, 33.85, 26.09, 22.83, 18.28, 15.22, 13.03, 11.41, 9.12, 7.60, 6.51, 5.69, 5.69,
     5.69, 5.69,
 ];
 const DECAY_44_MS: [f64; 4] = [91.41, 73.08, 60.93, 52.22];
 
-/// A step of detune at a multiple of one half. Detune steps are those of the OPN chips, whose
-/// phases have 20 bits, and these phases have 26.
+/// The phase change of one detune step at a multiple of one half. The steps are those of the OPN
+/// chips, whose phases have 20 bits. The phases here have 26 bits, so a step is 64 at a multiple of
+/// 1.
 const DETUNE_STEP: i64 = 32;
 
-/// The attenuation by the depth of the LFO, in 64ths of 23.625 dB.
+/// The largest attenuation of the tremolo, by its depth, in 64ths of 23.625 dB.
 const TREMOLO: [i32; 4] = [0, 16, 32, 64];
 
 /// The numbers at which the key code increases by one, for operators and for samples.

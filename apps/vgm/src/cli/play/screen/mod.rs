@@ -18,7 +18,7 @@ use super::view::{Overlay, View, title};
 use crate::cli::stderr::escape_control;
 use style::{Role, Style, style_of};
 
-/// The areas in which things were drawn.
+/// The areas of the screen in which its parts were drawn. A mouse click is compared with them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Areas {
     /// The bar that shows the position in the song.
@@ -336,8 +336,8 @@ fn tags(view: &View) -> Vec<Line<'static>> {
     lines
 }
 
-/// Draws a box over the middle of the screen. Returns the number of lines by which it is scrolled,
-/// limited to the lines that there are.
+/// Draws a box over the middle of the screen. `scrolled` is the number of lines by which its text
+/// is scrolled. Returns this number, limited so that scrolling stops at the last line.
 fn draw_overlay(
     frame: &mut Frame<'_>,
     name: &'static str,

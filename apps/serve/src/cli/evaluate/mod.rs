@@ -68,7 +68,7 @@ pub struct Evaluate {
     /// Use up to N connections for the load
     #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Load")]
     connections: usize,
-    /// Hash passwords with these Argon2 parameters
+    /// Hash passwords with these Argon2 parameters: m KiB of memory, t passes and p lanes
     #[arg(
         long,
         value_name = "COST",
@@ -93,7 +93,7 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     store: String,
-    /// Measure only with admission control
+    /// Measure only with admission control, and not also without it
     #[arg(long, help_heading = "Service")]
     admitted: bool,
     /// Compare with another program, which must print http://IP:PORT as its first line. The default
@@ -126,7 +126,7 @@ pub struct Evaluate {
 pub enum Place {
     /// With no other load on the machine
     Alone,
-    /// In a control group whose quota is half of the cores' time
+    /// In a control group with half of the CPU time of the usable cores (needs root)
     Quota,
     /// With another thread that computes without pause
     Neighbour,

@@ -119,7 +119,7 @@ fn number(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| format!("`{text}` is not a number of 32 bits"))
+    number.map_err(|_| format!("`{text}` is not a number from 0 to 4294967295 (0xffffffff)"))
 }
 
 /// Parses the keys of a telephone.

@@ -417,7 +417,10 @@ impl<'a> Session<'a> {
             };
             let number = found.as_str().replace(['_', '\'', ','], "");
             let number: f64 = number.parse().with_context(|| {
-                format!("--metric {name}: `{}` is not a number", found.as_str())
+                format!(
+                    "--metric {name}: the group matches `{}`, which is not a number",
+                    found.as_str()
+                )
             })?;
             sample.set(name, Some(number));
         }

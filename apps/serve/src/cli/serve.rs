@@ -225,7 +225,8 @@ impl Serve {
         // A limit a little below the setting is not worth a note.
         if most < settings.connections / 10 * 9 {
             output::note(&format!(
-                "connections: at most {most} at once, because of the limit of open files (ulimit -n)\n"
+                "creel-serve: only {most} connections can be open at once, because of the limit of \
+                 open files. Raise it with ulimit -n\n"
             ));
         }
         server.run(stop);

@@ -56,7 +56,10 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Pool(error) => error.fmt(f),
-            LoadError::Service(error) => write!(f, "cannot reach the service: {error}"),
+            LoadError::Service(error) => write!(
+                f,
+                "cannot reach the service: {error}. Check the URL, and that creel-serve is running"
+            ),
         }
     }
 }

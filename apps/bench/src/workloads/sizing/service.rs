@@ -202,14 +202,18 @@ fn sample(
     rates: [usize; RATES.len()],
     cores: Option<f64>,
 ) -> anyhow::Result<Vec<f64>> {
-    let folder = SERVICE.built().context("the Haskell service is missing")?;
+    let folder = SERVICE
+        .built()
+        .context("cannot find the built Haskell service")?;
     let (port, redis_port) = (free_port()?, free_port()?);
     let redis = Command::new("redis-server")
         .args(["--port", &redis_port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
         .stdout(Stdio::null())
         .spawn();
-    let _redis = Running(redis.context("cannot start redis-server")?);
+    let _redis = Running(
+        redis.context("cannot start redis-server: install it (apt-get install redis-server)")?,
+    );
     listens(redis_port)?;
     let (runtime_file, program) = (folder.join("runtime"), folder.join("program"));
     let quota = cores
@@ -247,7 +251,7 @@ fn sample(
         .0
         .stdout
         .take()
-        .context("the service has no output")?;
+        .context("cannot read the output of the Haskell service: it is not piped")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
     ensure!(

@@ -28,8 +28,8 @@ use std::{
 /// let error = pools.acquire("audio", throttle(20)).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "pool `audio` has 1 workers that wait by throttle:2ms, \
-///      and is asked for with 1 that wait by throttle:20ms",
+///     "cannot share the pool `audio`: it has 1 workers that wait by throttle:2ms, \
+///      but is now requested with 1 workers that wait by throttle:20ms",
 /// );
 /// # Ok::<(), creel::AcquireError>(())
 /// ```

@@ -230,7 +230,8 @@ impl Terminal {
         self.screen.screen().rows(0, columns.get()).collect()
     }
 
-    /// Reads until the screen is as wanted. Returns false if the program ends before.
+    /// Reads the output until `wanted` returns true for the rows of the screen. Returns false if
+    /// the program ends before that.
     fn until(&mut self, wanted: impl Fn(&[String]) -> bool) -> bool {
         let mut bytes = [0; 4096];
         while !wanted(&self.rows()) {

@@ -282,7 +282,7 @@ impl Question {
 /// Formats a factor. Adds its interval only if the interval is wide, because a narrow one would
 /// only make the sentence longer.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
-    /// An interval is wide if it reaches at least this factor, which is a tenth, to either side.
+    /// An interval is wide if its ends differ from the factor by more than 10 %.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
         let (from, to) = (x / half_width.exp(), x * half_width.exp());

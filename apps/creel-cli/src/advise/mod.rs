@@ -249,7 +249,8 @@ impl<'a> Trial<'a> {
             explained: true,
             ..Request::default()
         };
-        // A plan narrows the mask of this thread, because it usually becomes the program.
+        // Making a plan narrows the mask of this thread, because in `creel run` this process
+        // becomes the program. We restore the mask, because `creel advise` keeps running.
         let own = affinity::current();
         let mut plan = plan::make(&self.args.command, &request);
         if let Ok(own) = own {
@@ -263,7 +264,8 @@ impl<'a> Trial<'a> {
         plan
     }
 
-    /// Runs the candidates in turns until the answer is clear, or this share of the budget is over.
+    /// Runs the candidates in turns until the answer is clear, or until this share of the budget is
+    /// used up. The share counts from the start of the program.
     fn run(&mut self, share: f64) -> Result<()> {
         let end = self.args.budget.mul_f64(share);
         loop {

@@ -239,8 +239,9 @@ fn of_mean(value: Option<f64>, mean: f64) -> String {
 /// 1, whose ratios mean nothing. JSON and CSV contain them.
 const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
 
-/// Returns the table of many commands, with a row per command and a column per figure. `whole` adds
-/// the minor figures, if the width does not matter.
+/// Returns the table of many commands, with a row per command and a column per figure. With
+/// `whole`, the table also has the figures of [`MINOR`] and full names. Use it if the width does
+/// not matter.
 fn means(all: &[Measured], whole: bool) -> Table {
     let mut names = figure_names(all);
     names.retain(|name| whole || !MINOR.contains(&name.as_str()));

@@ -83,7 +83,8 @@ pub struct InterpreterFault {
     pub is_missing: bool,
 }
 
-/// The largest number of interpreters of interpreters that the kernel accepts.
+/// The largest number of interpreters that the kernel follows, if the interpreter of a script is a
+/// script itself.
 const INTERPRETERS_MAX: usize = 5;
 
 /// Returns why the interpreter of a program cannot be executed, or `None` if it can. The

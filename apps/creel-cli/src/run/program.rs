@@ -174,7 +174,8 @@ impl Inspection {
             Some(root) => find_below(root, program),
             None => find(program).ok(),
         };
-        // In a small container, the applet is only inside of its wrapper.
+        // An applet of busybox or toybox need not be a file of its own, for example in a small
+        // container. We then use its name.
         let applet = || {
             let has_applets = ["busybox", "toybox"].contains(&wrapper);
             has_applets.then(|| PathBuf::from(program))
@@ -358,8 +359,8 @@ fn is_shell(interpreter: &Path) -> bool {
     shells.contains(&name(interpreter).as_str())
 }
 
-/// Identifies the runtime from the facts, the most reliable sign first. A file may have several
-/// names.
+/// Identifies the runtime from the facts and the names of the file. We check the most reliable sign
+/// first. `names` has the name in the command and the name after all links.
 fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if let Some(version) = facts.go {
         return (
@@ -420,7 +421,8 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
 }
 
 /// Returns whether the program accepts options of the Java virtual machine. All tools of the JDK
-/// link the same library, so only the name of the file tells. We use the name after all links.
+/// link the same library, so we can recognise `java` only by the name of its file. We use the name
+/// after all links.
 fn is_java(names: &[String]) -> bool {
     let real = names.last().map(String::as_str).unwrap_or_default();
     ["java", "javaw"]

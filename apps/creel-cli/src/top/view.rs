@@ -115,7 +115,7 @@ impl Scene<'_> {
     }
 }
 
-/// The keys that the last line of the screen names, the most useful ones first. Keys that do not
+/// The keys that the last line of the screen names, ordered by their usefulness. Keys that do not
 /// fit into the line are only in the help.
 const KEYS: [&str; 9] = [
     "q quit",
@@ -284,7 +284,8 @@ fn state(scene: &Scene, width: usize) -> String {
     )
 }
 
-/// Returns a sparkline of the share of throttled periods, a mark per interval, the newest last.
+/// Returns a sparkline of the share of throttled periods. It has one mark per interval, and the
+/// newest mark is on the right.
 fn sparkline(sampler: &Sampler, width: usize) -> String {
     const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let skipped = sampler.throttling.len().saturating_sub(width);

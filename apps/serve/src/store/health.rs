@@ -132,12 +132,13 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// The time since which the store does not accept records, and why.
+/// An outage, which is a time in which the store accepts no records.
 #[derive(Debug)]
 struct Outage {
     since: Instant,
     error: StoreError,
-    /// When the reason became that of `error`.
+    /// The time at which the reason of `error` was first reported without a different one in
+    /// between.
     changed: Instant,
     logged: Vec<Reason>,
 }
@@ -266,7 +267,8 @@ mod tests {
             [Reason::Unreachable, Reason::Loading, Reason::Auth].map(outages),
             [1, 0, 1]
         );
-        // A server that has come back may also stay like this.
+        // A server may come back and keep loading. `Loading` is a passing reason, so during an
+        // outage it counts only after it has lasted for `LASTING`.
         fail(Reason::Loading, false);
         assert_eq!(outages(Reason::Loading), 0);
         health.outage().as_mut().unwrap().changed -= LASTING;

@@ -214,7 +214,8 @@ pub struct Answer {
 impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A reset after the answer also ends it.
+        // We read until the connection ends. A reset of the connection ends the answer, too,
+        // because the service may reset it after the last byte.
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = retry(|| stream.read(&mut chunk)) {
             bytes.extend_from_slice(&chunk[..read]);

@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// Returns one number of a product.
+    /// Returns one element of a product: the dot product of a row of `matrix` and `input`.
     pub fn row(&self, matrix: Matrix, row: usize, input: &Input) -> f32 {
         let begin = matrix.begin + row * matrix.columns;
         let row = begin..begin + matrix.columns;

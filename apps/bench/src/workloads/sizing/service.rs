@@ -122,7 +122,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         (
             format!("mask alone, {many} threads"),
             // The number of threads is set in a variable, and `creel run` does not change a
-            // variable that is already set. Only the mask remains of what it does.
+            // variable that is already set. Therefore, its only effect here is the mask.
             Some(&["--placement", "cores"]),
             format!("-N{many}"),
         ),
@@ -172,8 +172,8 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         subjects: subjects.into(),
     };
     if cores.is_some() {
-        // We leave out the other ways here, because the case without a quota already shows the
-        // effects of the garbage collector and of the mask.
+        // Under a quota, we leave out the other ways to start the service. The case without a quota
+        // already shows the effects of the garbage collector and of the mask.
         case.retain_subjects(|name| {
             name == "creel run, count alone" || name.starts_with("as it is")
         });

@@ -520,10 +520,10 @@ impl Evaluate {
     }
 }
 
-/// Returns a thread that reports the resident memory after a while.
+/// Returns a thread that reads the resident memory in bytes after the time `after`.
 fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
-        // The run may end earlier and unpark this thread.
+        // If the run ends earlier, it unparks this thread, so that we do not wait any longer.
         std::thread::park_timeout(after);
         memory.now_bytes()
     })

@@ -6,7 +6,7 @@
 //!
 //! - Fewer than [`Limits::waiting_max`] requests wait.
 //! - It will finish by its deadline.
-//! - It will start within the current delay limit.
+//! - It will start within the current delay limit, or no other request waits.
 //!
 //! The delay limit is [`Limits::burst`] at first. When the measured delay has been above
 //! [`Limits::target`] for [`Limits::interval`], the overload is *lasting*, and the limit becomes

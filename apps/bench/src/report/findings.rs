@@ -29,7 +29,8 @@ struct Question {
     worse: &'static str,
 }
 
-/// A subject with this name stands for the best subject of the case that is not one of Creel's.
+/// A subject with this name stands for the best subject of the case, except Creel's own, `one
+/// thread` and the floor.
 const BEST_PEER: &str = "";
 /// A case with this name stands for every case of the workload that has at least two subjects.
 const EACH_CASE: &str = "";
@@ -302,7 +303,8 @@ pub fn asked(setting: &crate::setting::Setting) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Returns the best subject apart from Creel's, one thread, and the lower limit written by hand.
+/// Returns the best subject, except Creel's own, `one thread` and the floor (the least time,
+/// reached by a loop written by hand).
 pub fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     const NONE: [&str; 3] = ["creel", ONE_THREAD, "two-halves floor"];
     case.best(|name| NONE.iter().all(|none| !name.starts_with(none)))

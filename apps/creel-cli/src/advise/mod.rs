@@ -257,7 +257,8 @@ impl<'a> Trial<'a> {
             affinity::set(&own).context("cannot restore the affinity mask")?;
         }
         if let Ok(plan) = &mut plan {
-            // A nested `creel run` obeys this variable, but no program does.
+            // Only a nested `creel run` and Creel's C library obey this variable. Other programs
+            // ignore it, so two settings that differ only in it would be the same.
             let is_ours = |name: &str| name == plan::JOBS_VARIABLE;
             plan.settings.retain(|setting| !is_ours(setting.knob.name));
         }

@@ -355,8 +355,8 @@ fn python_libraries(size: &Sizing) -> Advice {
     )
 }
 
-/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group, rounded up,
-/// and uses at least two threads.
+/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group and rounds it
+/// up. However, a quota never makes it choose fewer than two threads.
 fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let sees_quota = version.is_none_or(|version| version >= (1, 25));
     let own = if sees_quota {

@@ -27,7 +27,7 @@ const HISTORY: usize = 512;
 pub enum LaneSample {
     Nobody,
     One(u32),
-    /// This thread ran, and others waited for the PU.
+    /// This thread ran for the longest time. Others also ran on the PU or waited for it.
     Several(u32),
     /// Threads waited for the PU, but none of them ran. Another program used it.
     Waiting,

@@ -120,7 +120,8 @@ pub struct Options {
     #[arg(long, value_name = "COST", help_heading = "Storage")]
     #[serde(deserialize_with = "optional")]
     password_cost: Option<Cost>,
-    /// Reject requests that would wait too long, at once and with status 503 [default: on]
+    /// Reject requests that would wait too long, or that exceed --queue, at once and with status
+    /// 503 [default: on]
     #[arg(long, value_name = "WHEN", help_heading = "Overload control")]
     admission: Option<Switch>,
     /// Keep the queueing delay near TIME during a lasting overload, by rejecting requests [default:
@@ -131,7 +132,8 @@ pub struct Options {
     /// are queued [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     interval: Option<Time>,
-    /// Let up to N requests wait for the cryptography. Further ones get status 503 [default: 4096]
+    /// Let up to N requests wait for the cryptography. With --admission on, further ones get status
+    /// 503 [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
     /// Give up on a request that is not done after TIME, and answer with status 503. The request

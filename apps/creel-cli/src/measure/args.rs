@@ -83,8 +83,8 @@ pub struct MeasureArgs {
     /// Compare all commands with COMMAND, which takes turns with them; quote it as one word
     #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     pub reference: Option<String>,
-    /// Use NAME for a command in the tables. The first --name is for the first command, and so on
-    /// (may be repeated)
+    /// Use NAME for a command in the tables. Repeat the flag for further commands, in this order:
+    /// --reference, COMMAND, each --vs
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
     /// Also compare the first command with itself, and report no difference smaller than that

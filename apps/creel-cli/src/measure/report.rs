@@ -73,7 +73,8 @@ struct Command<'a> {
     )]
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
-    /// The command that this one is compared with: the first one with the same settings.
+    /// The command that this one is compared with. It is the first one with the same settings, or
+    /// the first of all if no two commands have the same settings.
     base: &'a str,
     /// For each figure, the ratio of this command to its base, from pairs of runs.
     ratio: BTreeMap<String, Option<Ratio>>,
@@ -269,8 +270,8 @@ fn label(m: &Measured) -> String {
         .join(" ")
 }
 
-/// Returns the names of the commands in a table, in at most `most` characters. If two shortened
-/// names are equal, each name gets a number as a prefix.
+/// Returns the names of the commands in a table, in at most `most` characters. If two different
+/// names are equal after they were shortened, each name gets a number as a prefix.
 fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     let whole: Vec<String> = all.iter().map(label).collect();
     let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();

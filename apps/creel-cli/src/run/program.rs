@@ -190,7 +190,8 @@ impl Inspection {
         found
     }
 
-    /// Notes that a wrapper narrows the mask.
+    /// Records the CPUs to which a wrapper narrows the mask. If several wrappers do so, only the
+    /// common CPUs are left.
     fn narrow(&mut self, cpus: Option<CpuSet>) {
         self.cpus = match (self.cpus.take(), cpus) {
             (Some(outer), Some(inner)) => Some(&outer & &inner),
@@ -198,7 +199,8 @@ impl Inspection {
         };
     }
 
-    /// Looks for the next programs below another root folder.
+    /// Records that a wrapper changes the root folder. We look for the next programs below the new
+    /// one.
     fn change_root(&mut self, root: &Path) {
         let root = match &self.root {
             Some(outer) => outer.join(root.strip_prefix("/").unwrap_or(root)),

@@ -72,7 +72,7 @@ struct Shared {
     builder: RequestBuilder,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
-    /// The end of the load. No request leaves later than shortly after it.
+    /// The end of the load. No request leaves later than [`LATE`] after it.
     end: Instant,
 }
 

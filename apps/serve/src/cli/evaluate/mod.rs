@@ -424,8 +424,8 @@ impl Evaluate {
 
     /// Returns the same service on tokio, if it was built.
     ///
-    /// There are three variants: with tokio's default numbers of threads, with one thread per core,
-    /// and with one thread per core and our admission control.
+    /// There are three variants. One has tokio's default numbers of threads. The second one has one
+    /// worker and one blocking thread per core. The third one also has our admission control.
     fn on_tokio(&self, cores: usize) -> Vec<Subject> {
         let own = std::env::current_exe().unwrap_or_default();
         let program = own.with_file_name("examples").join("on_tokio");

@@ -119,7 +119,7 @@ fn cargo_configuration_is_kept() {
 }
 
 #[test]
-fn variables_a_library_obeys_are_not_outranked() {
+fn a_library_keeps_the_variable_that_the_user_has_set() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$BLIS_NUM_THREADS|$MKL_NUM_THREADS\"\n";
     let r = script(folder.path(), "Rscript", text);

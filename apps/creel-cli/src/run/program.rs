@@ -304,7 +304,8 @@ impl Inspection {
         let (alone, variables) = (chosen.len() == 1, self.variables.clone());
         for words in chosen.into_iter().take(COMMANDS_MAX) {
             let words = &words[usize::from(words[0] == "exec")..];
-            // An entry point executes its arguments, often inside of a wrapper.
+            // The entry point of a container often executes its own arguments (`exec "$@"`), so we
+            // replace `$@` by them.
             let words = words.iter().flat_map(|word| match word.as_str() {
                 "$@" => own.get(1..).unwrap_or_default().to_vec(),
                 word => vec![word.into()],

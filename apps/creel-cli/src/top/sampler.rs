@@ -76,7 +76,8 @@ pub struct Interval {
     pub samples: u64,
     pub runnable_mean: f64,
     pub throttled: Option<Periods>,
-    /// The figures of the threads: of the existing ones for an interval, of all for the whole run.
+    /// The figures of the threads. An interval has only the threads that still exist. The whole run
+    /// has all threads.
     pub threads: Vec<Thread>,
     /// The threads that have ended in the interval, if they are not in `threads`.
     pub ended: Vec<Thread>,

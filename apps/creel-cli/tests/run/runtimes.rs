@@ -254,7 +254,8 @@ fn every_runtime_gets_the_budget() {
             asked.name
         );
         if let Some(quota) = &quota {
-            // The answer is the same for a quota of the inner and of the outer group.
+            // The answer must be the same, whether the quota belongs to the program's own group or
+            // to its parent.
             for (whose, group) in [("own", "."), ("outer", "inner")] {
                 let within = answer(&quota.enter(group), &[], asked);
                 assert_eq!(within, "1", "{}, under an {whose} quota", asked.name);

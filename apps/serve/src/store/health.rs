@@ -93,8 +93,8 @@ impl Reason {
         }
     }
 
-    /// Returns whether a lost server may report this reason on its way back. During an outage we
-    /// write a line for such a reason only if it lasts.
+    /// Returns whether a server may report this reason for a short time while it comes back. During
+    /// an outage we write a line for such a reason only if it lasts.
     fn is_passing(self) -> bool {
         matches!(
             self,

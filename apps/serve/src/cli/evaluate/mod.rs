@@ -355,7 +355,8 @@ impl Evaluate {
 
     /// Returns the services to measure in a place.
     fn subjects(&self, place: Place, cores: usize, folder: &Path) -> anyhow::Result<Vec<Subject>> {
-        // In the other places we measure only the first and the last number of workers.
+        // Under a quota and next to a neighbour, we measure only the first and the last number of
+        // --times. This saves time.
         let times = match (place, &self.times[..]) {
             (Place::Quota | Place::Neighbour, [first, .., last]) => vec![*first, *last],
             (_, all) => all.to_vec(),
@@ -387,7 +388,8 @@ impl Evaluate {
                 ]
                 .map(str::to_owned)
                 .to_vec();
-                // One worker per core is the service's own default, also if a quota allows fewer.
+                // The service itself starts one worker per usable core, so we leave the number to
+                // it. Under a quota, it starts fewer than `workers`.
                 let name = match times {
                     1 => "defaults".to_owned(),
                     _ => {

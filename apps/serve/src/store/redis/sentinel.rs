@@ -36,7 +36,7 @@ pub(super) struct Sentinels {
     master: Option<Host>,
     /// The replicas of that server, and when it has listed them last.
     replicas: HashMap<String, Instant>,
-    /// When the Sentinels have confirmed that no failover is in progress.
+    /// When the Sentinels have last confirmed that no failover is in progress.
     vetted: Option<Instant>,
 }
 

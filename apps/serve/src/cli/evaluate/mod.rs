@@ -126,7 +126,7 @@ pub struct Evaluate {
 pub enum Place {
     /// With no other load on the machine
     Alone,
-    /// In a control group with half of the CPU time of the usable cores (needs root)
+    /// In a control group with a quota of half the usable cores (usually needs root)
     Quota,
     /// With another thread that computes without pause
     Neighbour,

@@ -90,12 +90,12 @@ pub struct Options {
     // may contain a password.
     #[arg(long, value_name = "STORE", help_heading = "Storage")]
     pub(super) store: Option<String>,
-    /// Log in to Redis with the password in this file. The variables CREEL_SERVE_STORE_USER and
-    /// CREEL_SERVE_STORE_PASSWORD do the same
+    /// Log in to Redis with the password in the first line of this file. You can also set the
+    /// variables CREEL_SERVE_STORE_USER and CREEL_SERVE_STORE_PASSWORD
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) store_password_file: Option<PathBuf>,
-    /// Log in to the Sentinels with the password in this file. The variables
-    /// CREEL_SERVE_SENTINEL_USER and CREEL_SERVE_SENTINEL_PASSWORD do the same
+    /// Log in to the Sentinels with the password in the first line of this file. You can also set
+    /// the variables CREEL_SERVE_SENTINEL_USER and CREEL_SERVE_SENTINEL_PASSWORD
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) sentinel_password_file: Option<PathBuf>,
     /// Trust the certificates in this PEM file for rediss:// [default: those of the system]
@@ -136,8 +136,9 @@ pub struct Options {
     /// 503 [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
-    /// Give up on a request that is not done after TIME, and answer with status 503. The request
-    /// can set another timeout with the header x-timeout-ms [default: 1s]
+    /// Give up on a request that is not done after TIME, and answer with status 503, or 408 if its
+    /// body is incomplete. A request can set another timeout with the header x-timeout-ms [default:
+    /// 1s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline: Option<Time>,
     /// Limit the timeout that a request can set with x-timeout-ms to TIME [default: 60s]

@@ -151,8 +151,9 @@ impl Sentinels {
 
     /// Reads how a Sentinel sees the master. Returns the epoch of this view, and an error if the
     /// view shows that our server may not be the master any more. `state` is the Sentinel's reply
-    /// with its fields for the master. `current` is the address to which it sends clients. During a
-    /// failover, this is already the address of the promoted replica.
+    /// with its fields for the master. `current` is the address to which it sends clients. As soon
+    /// as a failover has promoted a replica, this is the address of the replica, even before the
+    /// failover has ended.
     fn view(&self, state: &Value, current: &Value) -> (u64, Option<StoreError>) {
         let fields: HashMap<String, String> =
             HashMap::from_redis_value(state.clone()).unwrap_or_default();

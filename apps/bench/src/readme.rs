@@ -52,8 +52,8 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
     .better{fill:#4ba3e3;stroke:#4ba3e3}.worse{fill:#d6963a;stroke:#d6963a}\
     .alike{fill:#8b94a1;stroke:#8b94a1}}";
 
-/// The description of a row: where in the record its figures are, and its labels in the full table
-/// and in the README.
+/// The description of a row. It says where in the record the figures of the row are, and which
+/// labels it has in the full table and in the README.
 struct Shown {
     workload: &'static str,
     /// The name of the case. `{n}` stands for the number of workers.

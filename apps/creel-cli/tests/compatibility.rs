@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// A program that prints its arguments, with a blank after each.
+/// The C source of a program that prints its arguments. A blank follows each argument.
 const PRINTS: &str = "#include <stdio.h>\n\
                       int main(int n, char **a) { while (*++a) printf(\"%s \", *a); return 0; }\n";
 

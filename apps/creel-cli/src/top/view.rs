@@ -396,7 +396,8 @@ fn row(
     )
 }
 
-/// Returns the threads in order, each with its depth in the tree.
+/// Returns the threads in the order of the table, with their depths in the tree. Without the tree,
+/// each depth is 0.
 fn sorted(scene: &Scene) -> Vec<(usize, Thread)> {
     let mut threads = scene.interval.threads.clone();
     threads.sort_by(|a, b| {

@@ -9,11 +9,12 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A list of words.
+/// The words of a command, or of its options.
 type Words = &'static [&'static str];
 
-/// Interpreters and tools that print the number themselves: the name, the options for `creel run`,
-/// a command that checks whether they are installed, and the command that prints the number.
+/// Interpreters and tools that print the number themselves. Each entry has the name, the options
+/// for `creel run`, a command that checks whether the tool is installed, and the command that
+/// prints the number.
 const ASKING: [(&str, Words, Words, Words); 14] = [
     (
         "Erlang",

@@ -143,7 +143,8 @@ struct Outage {
     logged: Vec<Reason>,
 }
 
-/// The state that a store publishes. The flags are hints that need no memory ordering.
+/// The state of a store that its thread publishes to the requests. The flags are hints that need no
+/// memory ordering.
 #[derive(Debug)]
 pub(super) struct Health {
     /// The name of the store in the lines on stderr.

@@ -64,7 +64,7 @@ pub struct Model {
     products: Vec<Matrix>,
 }
 
-/// The vector that goes into a product, as floats and rounded to bytes.
+/// The input vector of a product. It is stored twice, as floats and rounded to bytes.
 #[derive(Clone, Default)]
 pub struct Input {
     exact: Vec<f32>,

@@ -33,7 +33,7 @@ static SERVICE: Foreign = Foreign {
 const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
 const STEP_MS: usize = 800;
 const CONNECTIONS: usize = 64;
-/// The longest time that a program may take to start or to end.
+/// The longest time that a program may take to start or to end. After it, the sample fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The metrics:

@@ -11,7 +11,8 @@ pub fn process_cpu_s() -> f64 {
     ProcessTime::now().as_duration().as_secs_f64()
 }
 
-/// If others used more than this share of the machine, we do not compare the run with another.
+/// The largest disturbance with which we compare a run with another, as a share of the machine's
+/// CPU time. A run that was disturbed more has unreliable results.
 pub const DISTURBED_SHARE: f64 = 0.05;
 
 /// The parts of the machine's CPU time that disturbed a run, from 0 to 1.

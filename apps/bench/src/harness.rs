@@ -109,7 +109,7 @@ pub struct Metric {
 /// case.
 type Sample = Box<dyn FnMut(&Plan) -> anyhow::Result<Vec<f64>>>;
 
-/// A function that takes one sample, which [`Subject::within`] passes to its caller's closure.
+/// A function that takes one sample. [`Subject::within`] passes it to the closure of its caller.
 type Taken<'a> = &'a mut dyn FnMut() -> anyhow::Result<Vec<f64>>;
 
 /// A subject, which is one row of a table: a pool with its settings, or a peer.

@@ -62,7 +62,7 @@ pub struct Limits {
 /// The value of a field in a report if the system does not report it.
 const UNKNOWN: &str = "not told";
 
-/// Returns a value as people read it.
+/// Returns a value of [`Host`] for people. It replaces [`UNKNOWN`] by a sentence.
 pub fn shown(value: &str) -> &str {
     match value {
         UNKNOWN => "unknown, because the system does not report it",

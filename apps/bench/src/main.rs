@@ -55,7 +55,7 @@ struct Cli {
     /// programs) or cases [default: all workloads except programs]
     #[arg(value_name = "WORKLOAD|CASE", help_heading = "What to measure")]
     workloads: Vec<String>,
-    /// Run these workloads, given as a list
+    /// Run only these workloads, separated by commas
     #[arg(
         long,
         value_name = "WORKLOAD,…",
@@ -74,18 +74,18 @@ struct Cli {
         help_heading = "What to measure"
     )]
     subjects: Vec<String>,
-    /// Measure the subjects at several values of one setting, in the same rounds: workers=1..4, or
-    /// for the case `article` also items= and work=
+    /// Measure the subjects at several values of one setting, for example workers=1..4. Each round
+    /// measures all values. The case `article` also accepts items= and work=
     #[arg(long, value_name = "KEY=VALUES", help_heading = "What to measure")]
     sweep: Option<Values>,
     /// Measure all cases at full length, which takes about half an hour on two cores
     #[arg(long, conflicts_with = "quick", help_heading = "How to measure")]
     full: bool,
-    /// Take shorter samples and fewer rounds, and of workloads that you do not name only the most
-    /// important cases
+    /// Take shorter samples and fewer rounds. If you name no workload and no case, this is the
+    /// default, and only the most important cases are measured
     #[arg(long, help_heading = "How to measure")]
     quick: bool,
-    /// Take N samples of each subject, one per round
+    /// Take N samples of each subject, one per round [default: a number that each case chooses]
     #[arg(
         long,
         value_name = "N",
@@ -99,7 +99,7 @@ struct Cli {
     /// Put a load on the machine while measuring
     #[arg(long, value_enum, default_value_t, help_heading = "How to measure")]
     load: Load,
-    /// Continue a run that was interrupted: measure what its JSON report lacks
+    /// Continue an interrupted run: read its JSON report, and measure only what is missing there
     #[arg(
         long,
         value_name = "FILE.json",
@@ -114,8 +114,9 @@ struct Cli {
         help_heading = "Options of render and traffic"
     )]
     songs: Option<PathBuf>,
-    /// Render with all combinations of settings: workers=20,4,1, jobs=20,4,1, yield=no,block; may
-    /// be repeated
+    /// Render with all combinations of settings. Repeat the flag for each setting: workers=20,4,1
+    /// (threads), jobs=20,4,1 (songs at a time) and yield=no,block (never yield, or after each
+    /// block)
     #[arg(
         long,
         value_name = "KEY=VALUES",
@@ -154,14 +155,15 @@ struct Cli {
     /// Compare even if the conditions of the runs differ, or resume even if the commit differs
     #[arg(long, requires = "earlier run", help_heading = "Reports")]
     anyway: bool,
-    /// Keep the run in a new folder in DIR, with its reports, the machine and all versions
+    /// Keep the run in a new folder in DIR. The folder contains the reports, a description of the
+    /// machine, and all versions
     #[arg(long, value_name = "DIR", help_heading = "Reports")]
     record: Option<PathBuf>,
-    /// Write the newest record in benches/runs into the table of FILE, and into the table and the
-    /// plot in the folder docs next to FILE
+    /// Update the table in FILE from the newest record in benches/runs. This also updates
+    /// docs/benchmarks.md and docs/benchmarks.svg in the folder of FILE
     #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Reports")]
     readme: Option<PathBuf>,
-    /// Check whether --readme would change something; exit with 1 if so
+    /// Check whether --readme would change a file; exit with 1 if so
     #[arg(long, value_name = "FILE", exclusive = true, help_heading = "Reports")]
     check_readme: Option<PathBuf>,
     /// Make each call of subjects whose name contains TEXT twice, to test whether it is detected

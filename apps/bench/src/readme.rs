@@ -28,7 +28,8 @@ const PAGE: &str = "docs/benchmarks.md";
 /// The file of the plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
-/// A peer with this name stands for the best subject of the case that is not one of Creel's.
+/// A peer with this name stands for the best subject of the case, except Creel's own, `one thread`
+/// and the floor.
 const BEST: &str = "*";
 
 /// Beginnings of the names of subjects that the README does not compare with.
@@ -51,8 +52,8 @@ const STYLE: &str = ".page{fill:#fff}text{fill:#1c2026}.soft{fill:#545b66}.grid{
     .better{fill:#4ba3e3;stroke:#4ba3e3}.worse{fill:#d6963a;stroke:#d6963a}\
     .alike{fill:#8b94a1;stroke:#8b94a1}}";
 
-/// The description of a row: where in the record its figures are, and its labels in the full table
-/// and in the README.
+/// The description of a row. It says where in the record the figures of the row are, and which
+/// labels it has in the full table and in the README.
 struct Shown {
     workload: &'static str,
     /// The name of the case. `{n}` stands for the number of workers.
@@ -60,7 +61,7 @@ struct Shown {
     /// The beginning of the name of Creel's subject. `{n}` stands for the number of workers.
     subject: &'static str,
     /// The peers in the full table. `NAME*` stands for the best subject whose name begins with
-    /// `NAME`, and [`BEST`] for the best subject that is not one of Creel's.
+    /// `NAME`, and [`BEST`] for the best peer of all.
     peers: &'static [&'static str],
     /// The label of the row in the full table.
     about: &'static str,

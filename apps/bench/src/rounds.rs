@@ -40,7 +40,7 @@ pub struct Measured {
     pub case: String,
     /// The meaning of the values.
     pub metrics: Vec<Metric>,
-    /// Whether ratios mean something.
+    /// Whether the ratios of two subjects have a meaning.
     pub compared: bool,
     names: Vec<String>,
     /// The samples by subject and round. Inconclusive subjects have more rounds.

@@ -152,7 +152,10 @@ fn report_linux_only(cli: &Cli) -> anyhow::Result<()> {
         workloads::LINUX_ONLY.contains(&name)
     };
     if let Some(name) = names.find(is_linux_only) {
-        let message = format!("the workload `{name}` needs Linux");
+        let message = format!(
+            "cannot run the workload `{name}`: it needs Linux. Name another workload, which \
+             `creel-bench --help` lists"
+        );
         return Err(Failure::new(Exit::Usage, message).into());
     }
     if !cli.names_something() {
@@ -216,8 +219,7 @@ fn chosen(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
     ];
     for (option, name, is_given) in of_one {
         if is_given && chosen.iter().all(|(workload, _)| workload.name != name) {
-            let message =
-                format!("{option} needs the workload {name}, which this run does not have");
+            let message = format!("{option} has no effect without the workload {name}: add {name}");
             return Err(Failure::new(Exit::Usage, message).into());
         }
     }
@@ -244,7 +246,10 @@ fn swept(cli: &Cli, setting: &Setting) -> anyhow::Result<Chosen> {
         match &*values.key {
             "workers" => setting.workers = number,
             "items" | "work" if !cli.named_cases().contains("article") => {
-                let message = format!("{}: needs the case `article` of loops", values.key);
+                let message = format!(
+                    "{}: needs the case `article`: add --case article",
+                    values.key
+                );
                 return Err(usage(message).into());
             }
             "items" => setting.items = Some(number),

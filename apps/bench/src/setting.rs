@@ -24,9 +24,9 @@ pub enum Load {
     /// Start nothing else
     #[default]
     Idle,
-    /// Run another program that spins on the last usable PU
+    /// Spin on the last usable PU, as another program would
     Busy,
-    /// Use four times as many workers
+    /// Use four times as many workers as --jobs
     Oversubscribed,
 }
 

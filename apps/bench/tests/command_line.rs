@@ -1,4 +1,4 @@
-//! Tests of the program: its output for other programs, and its errors.
+//! Tests of the program. They check its output for other programs, and its errors.
 
 use std::process::{Command, Output};
 

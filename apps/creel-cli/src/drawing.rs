@@ -1,5 +1,4 @@
-//! Writes drawings to stdout, to a regular file as a whole or not at all, or to another kind of
-//! file.
+//! Writes drawings to stdout or to a file. A regular file is written as a whole or not at all.
 
 use std::{fs, io, path::Path};
 
@@ -11,7 +10,7 @@ pub fn is_stdout(file: &Path) -> bool {
 }
 
 /// Writes a drawing. A regular file is replaced in one step. A device, a FIFO or a link is not
-/// replaced, because we write to the file that it stands for.
+/// replaced. We write into it, or into the file to which the link leads.
 pub fn write(file: &Path, text: &str) -> io::Result<()> {
     match fs::symlink_metadata(file) {
         Ok(there) if !there.is_file() => fs::write(file, text),

@@ -47,7 +47,7 @@ pub fn bytes(text: &str) -> Result<u64> {
     Ok(bytes as u64)
 }
 
-/// Returns every limit on the number of workers, a line each.
+/// Returns all limits on the number of workers, one per line.
 #[cfg(target_os = "linux")]
 pub fn limits(budget: &Budget) -> String {
     let mut text = format!("usable workers are bound by {}\n", budget.bound_by());

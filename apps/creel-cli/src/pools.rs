@@ -133,8 +133,8 @@ pub fn query(pids: &[u32]) -> Vec<Pool> {
     answered.collect()
 }
 
-/// Resizes the resizable pools of these processes. Returns the number of resized pools, and the
-/// error messages of the others.
+/// Resizes the resizable pools of these processes. Returns the number of resized pools, and an
+/// error message for each pool that rejected the new size.
 pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
     let (mut resized, mut refused) = (0, Vec::new());
     for pool in query(pids).into_iter().filter(|pool| pool.resizable) {

@@ -116,7 +116,8 @@ fn view(args: &Args) -> Result<View, Error> {
     })
 }
 
-/// Returns the notes on a machine: what its files hide or contradict, and a limit by weight.
+/// Returns the notes on a machine. They name facts that its files hide or contradict, and say
+/// whether only a CPU weight limits this process.
 fn notes(machine: &Machine) -> impl Iterator<Item = String> {
     let notes = machine.notes().iter().cloned();
     notes.chain(machine.weight_only())

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const CREEL: &str = env!("CARGO_BIN_EXE_creel");
 
-/// A program that prints its arguments, with a blank after each.
+/// The C source of a program that prints its arguments. A blank follows each argument.
 const PRINTS: &str = "#include <stdio.h>\n\
                       int main(int n, char **a) { while (*++a) printf(\"%s \", *a); return 0; }\n";
 
@@ -119,7 +119,7 @@ fn cargo_configuration_is_kept() {
 }
 
 #[test]
-fn variables_a_library_obeys_are_not_outranked() {
+fn a_library_keeps_the_variable_that_the_user_has_set() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$OPENBLAS_NUM_THREADS|$BLIS_NUM_THREADS|$MKL_NUM_THREADS\"\n";
     let r = script(folder.path(), "Rscript", text);

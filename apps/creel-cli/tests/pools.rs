@@ -42,7 +42,8 @@ fn a_program_with_a_pool() {
                 println!("\nworkers {workers}");
             }
             if begin.elapsed() > Duration::from_secs(60) {
-                // A test that waits for output that never comes sees the end of the program.
+                // If a test waits for output that never comes, the end of this program ends the
+                // wait.
                 std::process::exit(1);
             }
             std::thread::sleep(Duration::from_millis(2));

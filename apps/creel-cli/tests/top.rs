@@ -112,7 +112,8 @@ fn a_thread_that_waits_for_a_cpu_is_not_idle() {
     // Three programs spin on one CPU. The watched one has the least priority, so it only waits.
     let hog = |nice: &str| {
         let words = ["-n", nice, "taskset", "-c", &cpu.to_string()];
-        // They end by themselves, because a signal would not reach the shell inside of `timeout`.
+        // `timeout` ends the programs. We cannot end them with a signal, because it would not reach
+        // the shell inside of `timeout`.
         let spin = ["timeout", "4", "sh", "-c", "while :; do :; done"];
         let mut command = Command::new("nice");
         command.args(words).args(spin).spawn().unwrap()
@@ -230,7 +231,8 @@ impl Terminal {
         self.screen.screen().rows(0, columns.get()).collect()
     }
 
-    /// Reads until the screen is as wanted. Returns false if the program ends before.
+    /// Reads the output until `wanted` returns true for the rows of the screen. Returns false if
+    /// the program ends before that.
     fn until(&mut self, wanted: impl Fn(&[String]) -> bool) -> bool {
         let mut bytes = [0; 4096];
         while !wanted(&self.rows()) {

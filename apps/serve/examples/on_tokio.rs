@@ -35,7 +35,7 @@ struct Cli {
     /// Use N threads for the cryptography
     #[arg(long)]
     blocking: Option<usize>,
-    /// Hash passwords with these Argon2 parameters
+    /// Hash passwords with these Argon2 parameters: m KiB of memory, t passes and p lanes
     #[arg(long)]
     password_cost: Option<Cost>,
     /// Keep records in this store

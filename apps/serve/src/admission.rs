@@ -6,7 +6,7 @@
 //!
 //! - Fewer than [`Limits::waiting_max`] requests wait.
 //! - It will finish by its deadline.
-//! - It will start within the current delay limit.
+//! - It will start within the current delay limit, or no other request waits.
 //!
 //! The delay limit is [`Limits::burst`] at first. When the measured delay has been above
 //! [`Limits::target`] for [`Limits::interval`], the overload is *lasting*, and the limit becomes
@@ -467,7 +467,8 @@ mod tests {
             }
         };
         drop(few);
-        // The limit grows while starts leave nobody waiting, and falls while none does.
+        // In an interval with an idle start, the limit doubles. In an interval without one, it
+        // falls by a quarter. `others` is the number of requests that still wait at each start.
         for (interval, others, limit) in [
             (1, 1, 5 * MS),
             (2, 0, 10 * MS),

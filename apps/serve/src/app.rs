@@ -276,7 +276,8 @@ impl App {
         collected
     }
 
-    /// Answers whether the service accepts work. Operators see the words of the store here.
+    /// Answers whether the service accepts work. If the store accepts no records, the reply
+    /// contains its error message, because only operators read this reply.
     fn ready(&self) -> Result<Reply, Refusal> {
         match self.store.trouble() {
             _ if self.is_draining() => {
@@ -407,7 +408,8 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
             StatusCode::SERVICE_UNAVAILABLE,
             "the request was not done by its deadline: try again later".into(),
         ),
-        // The words of the store are for operators. They are in the log and in `/ready`.
+        // We do not send the error message of the store to clients. Operators find it on stderr and
+        // in the reply to `/ready`.
         Refusal::Store(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
             "the store is not available: try again later".into(),

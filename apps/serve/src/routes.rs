@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_hash_may_be_called_kept() {
+    fn the_former_key_kept_is_accepted_for_the_stored_hash() {
         for name in ["stored_hash", "kept"] {
             let body = format!("{{\"password\":\"a\",\"{name}\":\"b\"}}");
             let job = job(

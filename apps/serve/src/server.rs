@@ -99,11 +99,11 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Binds the address, reads or creates the key, and opens the store.
+    /// Reads or creates the key, opens the store and the access log, and binds the address.
     ///
     /// # Errors
     ///
-    /// Returns the first of these steps that fails, or an invalid setting.
+    /// Returns the error of the first step that fails. A setting can also be invalid.
     pub fn open(settings: &Settings) -> Result<Server, ServerError> {
         let most = settings.connections.min(files::allow_many());
         if most < CONNECTIONS_MIN.min(settings.connections) {

@@ -37,11 +37,13 @@ pub struct Knobs {
     /// list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
     #[arg(long, value_name = "PLACEMENT")]
     pub placement: Option<Placement>,
-    /// Choose how idle workers wait: park, adaptive, spin:TIME, throttle:TIME (for example
-    /// spin:20us)
+    /// Choose how idle workers wait: park (sleep at once), adaptive (spin for a short time, then
+    /// sleep), spin:TIME (spin for TIME, for example spin:20us) or throttle:TIME (react once per
+    /// TIME)
     #[arg(long, value_name = "WAIT")]
     pub wait: Option<Wait>,
-    /// Choose how work moves between workers: fixed, sticky, shared
+    /// Choose how the items of a loop are divided: fixed (equal shares), sticky (equal shares from
+    /// which idle workers take blocks), shared (one queue for all workers)
     #[arg(long, value_name = "BALANCE")]
     pub balance: Option<Balance>,
     /// Choose what other processes may do with the pool: off, look (`creel top` shows its workers)

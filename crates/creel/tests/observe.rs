@@ -134,6 +134,9 @@ fn a_pool_dropped_on_its_own_worker_closes_its_socket() {
 fn a_failure_to_observe_is_reported() {
     let refused = Arc::new(io::Error::other("no"));
     let error = BuildError::Observe(refused);
-    assert_eq!(error.to_string(), "the pool cannot be observed: no");
+    assert_eq!(
+        error.to_string(),
+        "cannot let other programs observe the pool: no"
+    );
     assert_eq!(error.source().unwrap().to_string(), "no");
 }

@@ -147,7 +147,10 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
 #[test]
 fn sizes_out_of_range_are_rejected() {
     let refused = Pool::builder().workers(0).build().unwrap_err();
-    assert_eq!(refused.to_string(), "a pool has 1 to 16383 workers, not 0");
+    assert_eq!(
+        refused.to_string(),
+        "cannot create a pool with 0 workers: use 1 to 16383"
+    );
     let pool = pool(2, Wait::Park);
     assert!(matches!(
         pool.resize(1 << 20),

@@ -29,7 +29,8 @@ struct Question {
     worse: &'static str,
 }
 
-/// A subject with this name stands for the best subject of the case that is not one of Creel's.
+/// A subject with this name stands for the best subject of the case, except Creel's own, `one
+/// thread` and the floor.
 const BEST_PEER: &str = "";
 /// A case with this name stands for every case of the workload that has at least two subjects.
 const EACH_CASE: &str = "";
@@ -282,7 +283,7 @@ impl Question {
 /// Formats a factor. Adds its interval only if the interval is wide, because a narrow one would
 /// only make the sentence longer.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
-    /// An interval is wide if it reaches at least this factor, which is a tenth, to either side.
+    /// An interval is wide if its ends differ from the factor by more than 10 %.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
         let (from, to) = (x / half_width.exp(), x * half_width.exp());
@@ -302,7 +303,8 @@ pub fn asked(setting: &crate::setting::Setting) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Returns the best subject apart from Creel's, one thread, and the lower limit written by hand.
+/// Returns the best subject, except Creel's own, `one thread` and the floor (the least time,
+/// reached by a loop written by hand).
 pub fn best_peer<'a, 'b>(case: &'b CaseView<'a>) -> Option<&'b SubjectView<'a>> {
     const NONE: [&str; 3] = ["creel", ONE_THREAD, "two-halves floor"];
     case.best(|name| NONE.iter().all(|none| !name.starts_with(none)))

@@ -43,7 +43,8 @@ pub struct Section {
     pub quick: bool,
     /// The number of workers of every subject that has workers.
     pub workers: usize,
-    /// The current name of the workload. JSON has the name of the schema instead.
+    /// The current name of the workload. JSON has the former name if the workload was renamed,
+    /// because the schema promises it.
     #[serde(with = "workload_name")]
     #[cfg_attr(test, schemars(with = "String"))]
     pub workload: String,

@@ -1,4 +1,4 @@
-//! Rows: everything that was measured, in one uniform shape for programs.
+//! Everything that was measured, as rows of one shape. This suits programs that read a report.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

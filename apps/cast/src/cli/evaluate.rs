@@ -47,10 +47,11 @@ pub struct Evaluate {
     /// Measure these numbers of streams
     #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count, help_heading = "What to measure")]
     streams: Vec<usize>,
-    /// Measure these numbers of contexts
+    /// Measure with these numbers of contexts, which are threads
     #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count, help_heading = "What to measure")]
     contexts: Vec<usize>,
-    /// Measure contexts that wait these times before they react again
+    /// Measure contexts that handle packets and timers at most once per TIME, for each of these
+    /// times
     #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = parse_duration, help_heading = "What to measure")]
     wait: Vec<Duration>,
     /// Produce a buffer of each stream every TIME. Over UDP this is always 10 ms

@@ -73,7 +73,11 @@ impl FinishedRuns {
         let mut runs = Vec::new();
         for (number, line) in text[..whole].lines().enumerate().skip(1) {
             let run = parse(line).ok_or_else(|| {
-                let text = format!("{}: line {} is not a run", name(), number + 1);
+                let text = format!(
+                    "{}: line {} is not a run. Delete that line to repeat its run",
+                    name(),
+                    number + 1
+                );
                 Failure::new(Exit::BadData, text)
             })?;
             runs.push(run);
@@ -175,6 +179,6 @@ mod tests {
         let header = format!("{KEY_COLUMNS},{}\n", COLUMNS.join(","));
         fs::write(&file.0, header + "slot,1\n").unwrap();
         let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
-        assert!(error.ends_with("line 2 is not a run"), "{error}");
+        assert!(error.contains("line 2 is not a run"), "{error}");
     }
 }

@@ -57,7 +57,8 @@ impl ContextArgs {
 /// The flag for observers of the contexts, which all commands that run once have in common.
 #[derive(Args, Debug)]
 struct ObserveArgs {
-    /// Let other processes do this with the contexts: off, or look (`creel top` shows them)
+    /// Choose what other processes may do with the contexts: off, or look (`creel top` shows them)
+    /// [default: off]
     #[arg(long, value_name = "O", value_parser = observe)]
     observe: Option<Observe>,
 }

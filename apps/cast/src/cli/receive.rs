@@ -44,7 +44,8 @@ pub struct Receive {
     /// Accept only this sender of a multicast group
     #[arg(long, value_name = "IP", value_parser = source, help_heading = "Input")]
     source: Option<IpAddr>,
-    /// Accept TCP connections, any number per port, in which the length precedes each packet
+    /// Accept any number of TCP connections per port. In them, two bytes with the length precede
+    /// each packet (RFC 4571)
     #[arg(long, help_heading = "Input")]
     tcp: bool,
     /// Analyse this capture instead of receiving from the network: pcap or pcapng, also compressed

@@ -41,7 +41,7 @@ pub struct Rooms {
     /// Send packets that last TIME
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = packet_time, help_heading = "Rooms")]
     packet_time: Duration,
-    /// Admit up to N legs to one room
+    /// Admit up to N legs to one room. A leg is the stream of one participant
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = count, help_heading = "Rooms")]
     legs: usize,
     /// Remove a leg that has sent nothing for TIME

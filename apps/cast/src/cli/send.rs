@@ -38,7 +38,7 @@ pub struct Send {
     /// Send all streams to the same port
     #[arg(long, help_heading = "Clients")]
     shared_port: bool,
-    /// Send over TCP, with the length in front of each packet
+    /// Send over TCP. Each packet follows two bytes with its length (RFC 4571)
     #[arg(long, conflicts_with_all = ["control", "pcap"], help_heading = "Clients")]
     over_tcp: bool,
     /// Read commands from stdin, one per line: list, add HOST:PORT, remove HOST:PORT, clear
@@ -61,11 +61,13 @@ pub struct Send {
     /// Read samples from this TCP address instead, with one connection per stream
     #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav"], help_heading = "Content")]
     tcp: Option<SocketAddr>,
-    /// Replay this capture instead, at its own pace. The packets of its nth port go to port + n
+    /// Replay this capture instead, with its original timing. The packets of its nth port go to
+    /// port + n
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
     pcap: Option<PathBuf>,
     /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D, and !
-    /// (hook flash). The payload type is that of a telephone-event format, or 101 if there is none
+    /// (hook flash). Their payload type is the one that --codec or --from-sdp defines for
+    /// telephone-event, or otherwise 101
     #[arg(long, value_name = "KEYS", value_parser = keys, help_heading = "Content")]
     keys: Option<String>,
     #[command(flatten)]
@@ -99,7 +101,7 @@ pub struct Send {
     /// Stop each stream after N packets, not counting those of the ramp-up
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count, help_heading = "Streams and contexts")]
     buffers: usize,
-    /// Leave the first TIME out of the figures
+    /// Leave the first TIME of the run out of the figures
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Streams and contexts")]
     ramp_up: Duration,
     /// Print the session description of all streams for each client, and send nothing
@@ -117,7 +119,7 @@ fn number(text: &str) -> Result<u32, String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map_err(|_| format!("`{text}` is not a number of 32 bits"))
+    number.map_err(|_| format!("`{text}` is not a number from 0 to 4294967295 (0xffffffff)"))
 }
 
 /// Parses the keys of a telephone.

@@ -29,10 +29,12 @@ pub struct Standalone {
     /// Put N samples into each buffer
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = count, help_heading = "Buffers")]
     samples: usize,
-    /// Pass buffers to sinks this way: sync-mutex, async-mutex, task, slot
+    /// Choose how buffers reach the sinks: sync-mutex (a call under a mutex), async-mutex (a call
+    /// under an asynchronous mutex), task (a channel to a task per sink), slot (the same with room
+    /// for one buffer)
     #[arg(long, value_name = "MODE", default_value_t, help_heading = "Buffers")]
     sink: SinkMode,
-    /// Leave the first TIME out of the figures
+    /// Leave the first TIME of the run out of the figures
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration, help_heading = "Buffers")]
     ramp_up: Duration,
     #[command(flatten)]

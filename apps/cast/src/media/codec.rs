@@ -35,11 +35,11 @@ impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.0.encoding {
             Encoding::Opus if cfg!(not(feature = "opus")) => {
-                "this program was built without the feature `opus`"
+                "this program was built without the feature `opus`: build it with --features opus"
             }
             Encoding::Opus => "Opus has one or two channels at 8 to 48 kHz",
             Encoding::G722 | Encoding::Pcmu | Encoding::Pcma if cfg!(not(feature = "formats")) => {
-                "this program was built without the feature `formats`"
+                "this program was built without the feature `formats`: build it with --features formats"
             }
             Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "only one channel is supported",
             _ => "there is no codec for this encoding",

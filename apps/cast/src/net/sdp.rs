@@ -209,7 +209,7 @@ fn add_groups(
                 .checked_add(n.into())
                 .map(|ip| Ipv6Addr::from(ip).into()),
         };
-        let ip = ip.ok_or("it has more addresses than there are")?;
+        let ip = ip.ok_or("its range of addresses continues after the last IP address")?;
         if groups.len() >= GROUPS_MAX {
             return Err(format!("it has more than {GROUPS_MAX} addresses"));
         }

@@ -249,21 +249,24 @@ impl<'a> Trial<'a> {
             explained: true,
             ..Request::default()
         };
-        // A plan narrows the mask of this thread, because it usually becomes the program.
+        // Making a plan narrows the mask of this thread, because in `creel run` this process
+        // becomes the program. We restore the mask, because `creel advise` keeps running.
         let own = affinity::current();
         let mut plan = plan::make(&self.args.command, &request);
         if let Ok(own) = own {
             affinity::set(&own).context("cannot restore the affinity mask")?;
         }
         if let Ok(plan) = &mut plan {
-            // A nested `creel run` obeys this variable, but no program does.
+            // Only a nested `creel run` and Creel's C library obey this variable. Other programs
+            // ignore it, so two settings that differ only in it would be the same.
             let is_ours = |name: &str| name == plan::JOBS_VARIABLE;
             plan.settings.retain(|setting| !is_ours(setting.knob.name));
         }
         plan
     }
 
-    /// Runs the candidates in turns until the answer is clear, or this share of the budget is over.
+    /// Runs the candidates in turns until the answer is clear, or until this share of the budget is
+    /// used up. The share counts from the start of the program.
     fn run(&mut self, share: f64) -> Result<()> {
         let end = self.args.budget.mul_f64(share);
         loop {

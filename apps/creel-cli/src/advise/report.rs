@@ -22,7 +22,7 @@ pub struct Report {
     best: usize,
     /// The recommendation as lines to copy. They are empty if the program is best as it is.
     command: String,
-    /// The same without creel, for a shell.
+    /// The recommendation as a line of shell that does not use creel.
     shell: String,
     systemd: String,
     dockerfile: String,

@@ -18,8 +18,8 @@ const EQUAL: f64 = 1.03;
 const CLEAR: f64 = 2.0;
 /// A cheaper setting is worth a change only if it saves this share of the CPU time.
 const SAVES: f64 = 0.1;
-/// What it saves must also be this share of a CPU. A program that mostly sleeps uses almost no CPU
-/// time, and a tenth of that is not worth a change.
+/// The saving must also be at least this share of one CPU. A program that mostly sleeps uses almost
+/// no CPU time, and a tenth of that is not worth a change.
 const SAVES_OF_A_CPU: f64 = 0.02;
 
 /// The cost of one run.

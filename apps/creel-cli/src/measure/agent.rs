@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-/// The first argument that makes this program that process.
+/// The first argument that turns a new process of this program into the one that runs commands.
 pub const RUNNER_COMMAND: &str = "measure-one";
 
 /// The time between two checks for an interrupt while a command runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The error if that process has ended before us.
+/// The error message if the process that runs commands has ended unexpectedly.
 const ENDED: &str = "the process that runs commands has ended, so run creel again";
 
 /// The process that runs commands. Dropping it ends the process and its children.

@@ -83,7 +83,8 @@ pub struct MeasureArgs {
     /// Compare all commands with COMMAND, which takes turns with them; quote it as one word
     #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     pub reference: Option<String>,
-    /// Name a command in the tables, in the order of the commands (may be repeated)
+    /// Use NAME for a command in the tables. Repeat the flag for further commands, in this order:
+    /// --reference, COMMAND, each --vs
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
     /// Also compare the first command with itself, and report no difference smaller than that
@@ -109,7 +110,8 @@ pub struct MeasureArgs {
         help_heading = "Comparison"
     )]
     pub from: Vec<PathBuf>,
-    /// Run LINE in a shell before the first run of each command; {NAME} is replaced
+    /// Run LINE in a shell before the first run of each command. {NAME} is replaced as in the
+    /// command
     #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
     pub setup: Option<String>,
     /// Run LINE in a shell before each run, without measuring it
@@ -135,7 +137,7 @@ pub struct MeasureArgs {
         help_heading = "Around the runs"
     )]
     pub timeout: Option<Duration>,
-    /// Wait for TIME for processes that outlive the command, then end them
+    /// Wait up to TIME for processes that outlive the command, and then end them
     #[arg(
         long,
         default_value = "10s",
@@ -176,7 +178,8 @@ pub struct MeasureArgs {
         help_heading = "Around the runs"
     )]
     pub shell: Option<String>,
-    /// Record a number that the command prints: the first group of REGEX in its last match
+    /// Record a number that the command prints, as NAME. It is the first group of REGEX in the last
+    /// match in the output
     #[arg(
         long,
         value_name = "NAME=REGEX",
@@ -191,7 +194,7 @@ pub struct MeasureArgs {
     /// Append to the CSV file instead of replacing it
     #[arg(long, requires = "csv", help_heading = "Output")]
     pub append: bool,
-    /// Continue the CSV file: count its runs, and run only the missing ones
+    /// Continue the file of --csv: count the runs that it has, and run only the missing ones
     #[arg(long, requires = "csv", requires = "runs", help_heading = "Output")]
     pub resume: bool,
     /// Add a column to the CSV file and the tables (may be repeated)

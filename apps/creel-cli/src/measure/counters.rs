@@ -10,7 +10,7 @@ use perf_event::{
 };
 use std::os::fd::AsRawFd;
 
-/// The open counters, each with the name of its figure and its last value.
+/// The open counters. Each has the name of its figure and the value at the start of the run.
 pub struct Counters(Vec<(&'static str, Counter, u64)>);
 
 impl Counters {

@@ -1,4 +1,5 @@
-//! Shell commands around the runs. We do not measure them, and a failing one ends the measurement.
+//! Runs shell commands before and after the runs. We do not measure them. If one of them fails, the
+//! measurement ends.
 
 use super::{
     MeasureArgs,

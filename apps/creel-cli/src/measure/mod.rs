@@ -65,7 +65,8 @@ pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exi
     ended.map(|()| Exit::Done)
 }
 
-/// Adds the exit code to the error of a file with runs: a missing file is not malformed.
+/// Adds the exit code to an error about a file with runs. A file that does not exist gets another
+/// code than a file with bad data.
 fn bad_data(error: anyhow::Error) -> Failure {
     let mut causes = error
         .chain()
@@ -196,7 +197,7 @@ fn empty_measurement(subject: &Subject, labels: &Labels) -> Measured {
     }
 }
 
-/// Returns a hint for users of other programs, which take each command as one word.
+/// Returns a hint for users of programs such as hyperfine, which take a whole command as one word.
 fn hint(program: &std::ffi::OsStr) -> String {
     let program = program.to_string_lossy();
     match program.contains(char::is_whitespace) {
@@ -417,7 +418,10 @@ impl<'a> Session<'a> {
             };
             let number = found.as_str().replace(['_', '\'', ','], "");
             let number: f64 = number.parse().with_context(|| {
-                format!("--metric {name}: `{}` is not a number", found.as_str())
+                format!(
+                    "--metric {name}: the group matches `{}`, which is not a number",
+                    found.as_str()
+                )
             })?;
             sample.set(name, Some(number));
         }

@@ -110,7 +110,8 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
         Some(shell) => words("--shell", shell)?,
         None => Vec::new(),
     };
-    // A shell gets a line as it is. Without a shell, we split the line.
+    // With a shell, we pass the line to it as one argument. Without a shell, we split the line into
+    // words.
     let command = |flag: &str, line: &str| match shell.is_empty() {
         true => words(flag, line),
         false => Ok(vec![OsString::from(line)]),

@@ -73,7 +73,8 @@ struct Command<'a> {
     )]
     runs: &'a [Sample],
     summary: BTreeMap<String, Option<Summary>>,
-    /// The command that this one is compared with: the first one with the same settings.
+    /// The command that this one is compared with. It is the first one with the same settings, or
+    /// the first of all if no two commands have the same settings.
     base: &'a str,
     /// For each figure, the ratio of this command to its base, from pairs of runs.
     ratio: BTreeMap<String, Option<Ratio>>,
@@ -239,8 +240,9 @@ fn of_mean(value: Option<f64>, mean: f64) -> String {
 /// 1, whose ratios mean nothing. JSON and CSV contain them.
 const MINOR: [&str; 3] = ["user_s", "sys_s", "migrations"];
 
-/// Returns the table of many commands, with a row per command and a column per figure. `whole` adds
-/// the minor figures, if the width does not matter.
+/// Returns the table of many commands, with a row per command and a column per figure. With
+/// `whole`, the table also has the figures of [`MINOR`] and full names. Use it if the width does
+/// not matter.
 fn means(all: &[Measured], whole: bool) -> Table {
     let mut names = figure_names(all);
     names.retain(|name| whole || !MINOR.contains(&name.as_str()));
@@ -268,8 +270,8 @@ fn label(m: &Measured) -> String {
         .join(" ")
 }
 
-/// Returns the names of the commands in a table, in at most `most` characters. If two shortened
-/// names are equal, each name gets a number as a prefix.
+/// Returns the names of the commands in a table, in at most `most` characters. If two different
+/// names are equal after they were shortened, each name gets a number as a prefix.
 fn short_labels(all: &[Measured], most: usize) -> Vec<String> {
     let whole: Vec<String> = all.iter().map(label).collect();
     let cut: Vec<String> = whole.iter().map(|text| short(text, most)).collect();

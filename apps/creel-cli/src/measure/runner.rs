@@ -107,7 +107,8 @@ pub struct Outcome {
 
 /// Serves the requests that arrive on stdin, which is a socket, until the socket is closed.
 pub fn serve() -> Result<()> {
-    prctl::set_child_subreaper(true).context("cannot adopt orphans")?;
+    prctl::set_child_subreaper(true)
+        .context("cannot wait for processes that outlive their parent (PR_SET_CHILD_SUBREAPER)")?;
     let socket = std::io::stdin().as_fd().try_clone_to_owned()?;
     let mut replies = UnixStream::from(socket);
     let requests = BufReader::new(replies.try_clone()?);

@@ -47,8 +47,8 @@ pub fn pair(all: &mut [Measured]) {
     }
 }
 
-/// Returns the commands with the fastest first, by their mean wall time. Each is still compared
-/// with the same command.
+/// Returns the commands sorted by their mean wall time, beginning with the fastest. Each command is
+/// still compared with the same command as before.
 pub fn by_time(all: &[Measured]) -> Vec<Measured> {
     let mean = |m: &Measured| {
         let summary = m.values(WALL).and_then(|walls| Summary::of(&walls));

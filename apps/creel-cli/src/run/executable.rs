@@ -62,8 +62,9 @@ fn folders() -> Vec<PathBuf> {
     std::env::split_paths(&folders).collect()
 }
 
-/// Finds a command like [`find`], but below another root folder. We do not follow absolute links
-/// there, which name files below that folder.
+/// Finds a command like [`find`], but below another root folder. An absolute link there names a
+/// file below that folder, but we resolve it from our own root. In this case, the result can be
+/// wrong or missing.
 pub fn find_below(root: &Path, command: &OsStr) -> Option<PathBuf> {
     let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
     let is_path = command.as_bytes().contains(&b'/');
@@ -83,7 +84,8 @@ pub struct InterpreterFault {
     pub is_missing: bool,
 }
 
-/// The largest number of interpreters of interpreters that the kernel accepts.
+/// The largest number of interpreters that the kernel follows, if the interpreter of a script is a
+/// script itself.
 const INTERPRETERS_MAX: usize = 5;
 
 /// Returns why the interpreter of a program cannot be executed, or `None` if it can. The

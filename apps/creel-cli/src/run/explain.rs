@@ -18,7 +18,7 @@ pub fn to_stderr(plan: &Plan, command: &[OsString], format: Format) -> serde_jso
     Ok(())
 }
 
-/// Returns each decision and its reason, a line each.
+/// Returns all decisions and their reasons, one per line.
 pub fn explain(plan: &Plan) -> String {
     let mut text = String::new();
     let mut line = |label: &str, what: String| {

@@ -23,7 +23,7 @@ use std::{
 pub struct Facts {
     /// The shared libraries that it needs.
     pub needed: Vec<String>,
-    /// What keeps a preloaded library from having an effect.
+    /// Whether a preloaded library has an effect on the program, or the reason why not.
     pub preload: Preload,
     /// The version of Go, for example (1, 26), if there is build information or a build id of Go.
     /// The inner value is `None` if the version is unknown.
@@ -119,7 +119,7 @@ pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     Some(facts)
 }
 
-/// Returns whether a preloaded library has an effect on a program.
+/// Returns whether a preloaded library has an effect on a program, or the reason why not.
 fn preload(file: &File, tables: &Tables) -> Preload {
     let Some(loader) = loader_of(file, tables) else {
         return Preload::Static;

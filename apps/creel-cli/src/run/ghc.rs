@@ -36,7 +36,7 @@ pub struct Ghc {
 pub enum Capabilities {
     /// There is no option, so it runs with one.
     One,
-    /// `-N` means one per CPU of the machine.
+    /// `-N` means one per CPU in the affinity mask of the program.
     Machine,
     /// A fixed number, for example `-N4` or `-maxN4`.
     Fixed(usize),

@@ -33,9 +33,9 @@ use crate::options::{self, Round};
 /// Start a program with as many threads as affinity masks and CPU quotas allow
 ///
 /// creel detects the runtime of the program and sets the variables and options that control its
-/// number of threads. Then it executes the program in its own place, so that the program has the
+/// number of threads. Then it replaces itself by the program (exec), so that the program has the
 /// same process id and receives your signals. Settings that you have made yourself stay as they
-/// are. The affinity mask is never widened. Only --cpu-list, --placement and --no-smt narrow it.
+/// are. creel never widens the affinity mask. Only --cpu-list, --placement and --no-smt narrow it.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel run -- java -jar server.jar
@@ -82,7 +82,8 @@ pub struct RunArgs {
         help_heading = "Number of workers"
     )]
     worker_memory: Option<u64>,
-    /// Narrow the affinity mask to the CPUs on which this placement would put the workers
+    /// Narrow the affinity mask to the CPUs on which this placement would put the workers. The
+    /// placements are those of `creel topo --place`
     #[arg(
         long,
         default_value_t,
@@ -108,8 +109,8 @@ pub struct RunArgs {
         help_heading = "Runtime"
     )]
     runtime: Option<Runtime>,
-    /// Also set memory sizes: the heap of Go and Java from the memory limit, the allocation area of
-    /// GHC from the cache size
+    /// Also set memory sizes. The heap of Go and Java is set from the memory limit, and the
+    /// allocation area of GHC from the cache size
     #[arg(long, help_heading = "Runtime")]
     gc: bool,
     /// Also preload a library that reports the number of workers as the number of CPUs (not for

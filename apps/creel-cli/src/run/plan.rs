@@ -20,7 +20,7 @@ use std::{env, ffi::OsString, fs, path::PathBuf};
 /// run` and to programs that use the C library.
 pub const JOBS_VARIABLE: &str = "CREEL_JOBS";
 
-/// The wishes of the user.
+/// The options of the user for `creel run`, which a plan must follow.
 #[derive(Debug, Default)]
 pub struct Request {
     pub jobs: Option<usize>,
@@ -118,7 +118,9 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     let waits =
         |runtime: &Runtime| matches!(runtime, Runtime::OpenMp | Runtime::R | Runtime::Python);
     let workers = size.explicit.unwrap_or(size.floor);
-    // Only the load of this machine is known, and a single thread waits for no other.
+    // We measure the load for programs whose threads spin while they wait for each other. We skip
+    // it for exported settings, because we know only the load of this machine, and for a single
+    // thread, because it waits for no other.
     if !size.exported && workers > 1 && program.runtimes.iter().any(waits) {
         size.contention = load::contention(workers, masked.online().len());
     }

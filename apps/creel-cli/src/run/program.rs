@@ -174,7 +174,8 @@ impl Inspection {
             Some(root) => find_below(root, program),
             None => find(program).ok(),
         };
-        // In a small container, the applet is only inside of its wrapper.
+        // An applet of busybox or toybox need not be a file of its own, for example in a small
+        // container. We then use its name.
         let applet = || {
             let has_applets = ["busybox", "toybox"].contains(&wrapper);
             has_applets.then(|| PathBuf::from(program))
@@ -189,7 +190,8 @@ impl Inspection {
         found
     }
 
-    /// Notes that a wrapper narrows the mask.
+    /// Records the CPUs to which a wrapper narrows the mask. If several wrappers do so, only the
+    /// common CPUs are left.
     fn narrow(&mut self, cpus: Option<CpuSet>) {
         self.cpus = match (self.cpus.take(), cpus) {
             (Some(outer), Some(inner)) => Some(&outer & &inner),
@@ -197,7 +199,8 @@ impl Inspection {
         };
     }
 
-    /// Looks for the next programs below another root folder.
+    /// Records that a wrapper changes the root folder. We look for the next programs below the new
+    /// one.
     fn change_root(&mut self, root: &Path) {
         let root = match &self.root {
             Some(outer) => outer.join(root.strip_prefix("/").unwrap_or(root)),
@@ -301,7 +304,8 @@ impl Inspection {
         let (alone, variables) = (chosen.len() == 1, self.variables.clone());
         for words in chosen.into_iter().take(COMMANDS_MAX) {
             let words = &words[usize::from(words[0] == "exec")..];
-            // An entry point executes its arguments, often inside of a wrapper.
+            // The entry point of a container often executes its own arguments (`exec "$@"`), so we
+            // replace `$@` by them.
             let words = words.iter().flat_map(|word| match word.as_str() {
                 "$@" => own.get(1..).unwrap_or_default().to_vec(),
                 word => vec![word.into()],
@@ -358,8 +362,8 @@ fn is_shell(interpreter: &Path) -> bool {
     shells.contains(&name(interpreter).as_str())
 }
 
-/// Identifies the runtime from the facts, the most reliable sign first. A file may have several
-/// names.
+/// Identifies the runtime from the facts and the names of the file. We check the most reliable sign
+/// first. `names` has the name in the command and the name after all links.
 fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if let Some(version) = facts.go {
         return (
@@ -420,7 +424,8 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
 }
 
 /// Returns whether the program accepts options of the Java virtual machine. All tools of the JDK
-/// link the same library, so only the name of the file tells. We use the name after all links.
+/// link the same library, so we can recognise `java` only by the name of its file. We use the name
+/// after all links.
 fn is_java(names: &[String]) -> bool {
     let real = names.last().map(String::as_str).unwrap_or_default();
     ["java", "javaw"]

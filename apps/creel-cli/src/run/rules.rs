@@ -130,7 +130,8 @@ impl Advice {
             }
         }
         self.notes.extend(other.notes);
-        // A script may start a program for which we do set something.
+        // The note says that we set nothing for OpenMP. It would be wrong if another program of the
+        // same script gets such a setting.
         let sets_openmp = |advised: &AdvisedKnob| advised.knob.name == "OMP_NUM_THREADS";
         if self.knobs.iter().any(sets_openmp) {
             self.notes.retain(|note| note != OPENMP_IS_LEFT_ALONE);
@@ -355,8 +356,8 @@ fn python_libraries(size: &Sizing) -> Advice {
     )
 }
 
-/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group, rounded up,
-/// and uses at least two threads.
+/// Returns the advice for Go. Since version 1.25, Go sees the quota of its own group and rounds it
+/// up. However, a quota never makes it choose fewer than two threads.
 fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let sees_quota = version.is_none_or(|version| version >= (1, 25));
     let own = if sees_quota {

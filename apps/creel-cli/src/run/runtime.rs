@@ -60,7 +60,7 @@ const NAMES: [(&str, Runtime); 37] = [
     ("tokio", Runtime::Tokio),
     ("ocaml", Runtime::Ocaml),
     ("openmp", Runtime::OpenMp),
-    // These two read OMP_NUM_THREADS without the library.
+    // The next two programs obey OMP_NUM_THREADS, although they do not use the library of OpenMP.
     ("nproc", Runtime::OpenMp),
     ("sort", Runtime::OpenMp),
     ("R", Runtime::R),
@@ -77,7 +77,7 @@ const NAMES: [(&str, Runtime); 37] = [
     ("shell", Runtime::Shell),
 ];
 
-/// The meaning of `--as ghc`.
+/// The way of linking that we assume for `--as ghc`, because we cannot read it from the file.
 const ASSUMED: Ghc = Ghc {
     threaded: true,
     rtsopts: RtsOpts::Some,

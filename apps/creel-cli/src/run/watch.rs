@@ -153,7 +153,7 @@ impl Watch<'_> {
         *own.lock().unwrap_or_else(PoisonError::into_inner) = None;
         if !finished.is_ok_and(|status| status.success()) && !self.quiet {
             output::note(&format!(
-                "creel: the command of --on-change failed: {line}\n"
+                "creel: the command of --on-change failed, and the program keeps running: {line}\n"
             ));
         }
     }

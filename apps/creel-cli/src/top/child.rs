@@ -80,7 +80,8 @@ impl ChildProgram {
         let mut command = Command::new(program);
         command.args(args).stderr(out.try_clone()?).stdout(out);
         let mut child = Self::spawn(&mut command).inspect_err(|_| {
-            // We ignore this error, because the first one matters.
+            // We ignore an error here, because the caller needs the reason why the program did not
+            // start.
             let _ = fs::remove_file(&file);
         })?;
         child.file = Some(file);

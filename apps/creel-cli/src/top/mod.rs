@@ -73,7 +73,7 @@ Exit codes:
   126, 127  the program cannot be executed, or does not exist
   130, 143  creel was interrupted by Ctrl-C, or terminated by SIGTERM")]
 pub struct TopArgs {
-    /// Update the display, and the figures on it, once per TIME (for example 500ms)
+    /// Update the display once per TIME (for example 500ms). The figures are those of the last TIME
     #[arg(
         long,
         default_value = "1s",
@@ -112,7 +112,8 @@ pub struct TopArgs {
         value_name = "GROUP"
     )]
     cgroup: Option<PathBuf>,
-    /// Write the lanes to FILE, as a trace for Perfetto
+    /// Write a trace to FILE that shows which thread of the program ran on each PU, and when. You
+    /// can open it at ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// The program to start and its arguments; creel reads no options after it

@@ -1,5 +1,5 @@
-//! The figures of the pools of a Creel program, if the program is observable: as lines for the
-//! display, and as a table for the report.
+//! The figures of the pools of a Creel program, if the program allows others to observe it. A line
+//! and a table show each pool.
 
 use crate::pools::{self, Pool, Worker};
 use creel_console::{Align, Table};

@@ -27,7 +27,7 @@ const HISTORY: usize = 512;
 pub enum LaneSample {
     Nobody,
     One(u32),
-    /// This thread ran, and others waited for the PU.
+    /// This thread ran for the longest time. Others also ran on the PU or waited for it.
     Several(u32),
     /// Threads waited for the PU, but none of them ran. Another program used it.
     Waiting,
@@ -49,11 +49,12 @@ pub struct Sampler {
     throttled: Option<Throttled>,
     pub samples: u64,
     interval: IntervalStart,
-    /// The last intervals, each with the number of samples until its end. The newest is last.
+    /// The last intervals, ordered by time. Each has the number of samples that were taken until
+    /// its end.
     pub history: VecDeque<(Interval, u64)>,
     /// The trace of the lanes, if the user wants one.
     pub trace: Option<Trace>,
-    /// The last samples of each PU, the newest last.
+    /// The last samples of each PU, ordered by time.
     pub lanes: BTreeMap<usize, VecDeque<LaneSample>>,
     /// The share of throttled periods in each of the last intervals.
     pub throttling: VecDeque<f64>,
@@ -75,7 +76,8 @@ pub struct Interval {
     pub samples: u64,
     pub runnable_mean: f64,
     pub throttled: Option<Periods>,
-    /// The figures of the threads: of the existing ones for an interval, of all for the whole run.
+    /// The figures of the threads. An interval has only the threads that still exist. The whole run
+    /// has all threads.
     pub threads: Vec<Thread>,
     /// The threads that have ended in the interval, if they are not in `threads`.
     pub ended: Vec<Thread>,
@@ -308,7 +310,7 @@ impl Interval {
         self.figures().verdict(usable)
     }
 
-    /// Returns the processes, the one with the most CPU time first.
+    /// Returns the processes. The first one has run and waited for a CPU for the longest time.
     pub fn processes(&self, usable: usize) -> Vec<Process> {
         let mut pids: Vec<u32> = self.threads.iter().map(|t| t.pid).collect();
         pids.sort_unstable();

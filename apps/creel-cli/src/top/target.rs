@@ -65,8 +65,8 @@ impl Target {
         }
     }
 
-    /// Returns the processes now. Our own process is not among them unless it is meant, because a
-    /// watched shell may have started it.
+    /// Returns the ids of the processes that exist now. We leave out our own process, which is
+    /// among them if a watched shell has started it. It stays only if the user has named it.
     pub fn pids(&self) -> Vec<u32> {
         let mut pids = match self {
             Target::Processes(roots) => {

@@ -60,7 +60,8 @@ impl Thread {
         self.state == 'D'
     }
 
-    /// Returns whether the thread has done anything. This is meant for a difference.
+    /// Returns whether the thread has run, waited for a CPU, or switched. Call this on a difference
+    /// of two samples, because the counts of a sample begin with the start of the thread.
     pub fn is_active(&self) -> bool {
         self.cpu_s > 0.0 || self.waited_s > 0.0 || self.voluntary + self.involuntary > 0
     }

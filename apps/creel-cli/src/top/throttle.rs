@@ -23,8 +23,8 @@ impl fmt::Display for Periods {
     }
 }
 
-/// The counter files of a cgroup and its ancestors, each with its first value. We need all of them,
-/// because the quota of any ancestor throttles the program.
+/// The counter files of a cgroup and its ancestors, and the counts that each file had at the start.
+/// We need all of them, because the quota of any ancestor throttles the program.
 pub struct Throttled {
     files: Vec<(PathBuf, Periods)>,
 }

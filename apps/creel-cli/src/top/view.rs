@@ -115,7 +115,7 @@ impl Scene<'_> {
     }
 }
 
-/// The keys that the last line of the screen names, the most useful ones first. Keys that do not
+/// The keys that the last line of the screen names, ordered by their usefulness. Keys that do not
 /// fit into the line are only in the help.
 const KEYS: [&str; 9] = [
     "q quit",
@@ -138,8 +138,8 @@ const HELP: [&str; 20] = [
     "t         sort by thread id            r  reverse the order",
     "T         group the threads by process, as a tree",
     "P         show the workers of a Creel program (if it allows it with --observe)",
-    "l         show a lane per PU: the letter of the thread that ran, + if others",
-    "          waited for it, - if only others' programs ran, . for none",
+    "l         show a lane per PU: the letter of the thread that ran, + if several",
+    "          ran or waited there, - if only another program ran, . for none",
     "left      show an earlier interval; right goes back to the present",
     "o         show the output of the program",
     "space     pause the display; sampling goes on",
@@ -284,7 +284,8 @@ fn state(scene: &Scene, width: usize) -> String {
     )
 }
 
-/// Returns a sparkline of the share of throttled periods, a mark per interval, the newest last.
+/// Returns a sparkline of the share of throttled periods. It has one mark per interval, and the
+/// newest mark is on the right.
 fn sparkline(sampler: &Sampler, width: usize) -> String {
     const MARKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let skipped = sampler.throttling.len().saturating_sub(width);
@@ -395,7 +396,8 @@ fn row(
     )
 }
 
-/// Returns the threads in order, each with its depth in the tree.
+/// Returns the threads in the order of the table, with their depths in the tree. Without the tree,
+/// each depth is 0.
 fn sorted(scene: &Scene) -> Vec<(usize, Thread)> {
     let mut threads = scene.interval.threads.clone();
     threads.sort_by(|a, b| {

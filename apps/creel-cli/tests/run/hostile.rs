@@ -48,7 +48,8 @@ fn below(mounts: &str, command: &[&str]) -> Option<(Option<i32>, String, String)
     Some((out.status.code(), text(&out.stdout), text(&out.stderr)))
 }
 
-/// Starts everything that reads the machine, and checks that it starts.
+/// Checks that a pool, `creel run` with several options and `creel topo` start after these mounts.
+/// Returns `None` if this host does not allow the mounts.
 fn starts(mounts: &str) -> Option<()> {
     let own = std::env::current_exe().unwrap();
     let test = [
@@ -88,8 +89,8 @@ fn starts(mounts: &str) -> Option<()> {
     Some(())
 }
 
-/// Returns a folder with a file `online` that lists other CPUs than ours, and the line of shell
-/// that shows it.
+/// Writes a file `online` to the folder. It lists other CPUs than ours. Returns the line of shell
+/// that shows this file in `/sys`.
 fn other_cpus(folder: &Path, online: &str) -> String {
     let file = folder.join("online");
     fs::write(&file, online).unwrap();

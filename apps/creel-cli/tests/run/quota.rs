@@ -63,8 +63,8 @@ impl Quota {
         self.outer.join("inner")
     }
 
-    /// Returns the words that run the command after them in the inner group, or in the outer one
-    /// for `.`.
+    /// Returns words that you put in front of a command to run it in a group. `.` is the outer
+    /// group, and any other name is the inner one.
     pub fn enter(&self, group: &'static str) -> Vec<&str> {
         let script = match group {
             "." => "echo $$ > \"$0/cgroup.procs\" && exec \"$@\"",

@@ -9,11 +9,12 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A list of words.
+/// The words of a command, or of its options.
 type Words = &'static [&'static str];
 
-/// Interpreters and tools that print the number themselves: the name, the options for `creel run`,
-/// a command that checks whether they are installed, and the command that prints the number.
+/// Interpreters and tools that print the number themselves. Each entry has the name, the options
+/// for `creel run`, a command that checks whether the tool is installed, and the command that
+/// prints the number.
 const ASKING: [(&str, Words, Words, Words); 14] = [
     (
         "Erlang",
@@ -254,7 +255,8 @@ fn every_runtime_gets_the_budget() {
             asked.name
         );
         if let Some(quota) = &quota {
-            // The answer is the same for a quota of the inner and of the outer group.
+            // The answer must be the same, whether the quota belongs to the program's own group or
+            // to its parent.
             for (whose, group) in [("own", "."), ("outer", "inner")] {
                 let within = answer(&quota.enter(group), &[], asked);
                 assert_eq!(within, "1", "{}, under an {whose} quota", asked.name);

@@ -134,7 +134,8 @@ fn variables_changed_by_wrappers_are_not_reported_as_set() {
         &[("OMP_NUM_THREADS", "7")],
     );
     assert!(!output.contains("OMP_NUM_THREADS=7"), "{output}");
-    // Of two programs in a script, a wrapper may drop a variable for one and not for the other.
+    // A script may start two programs. A wrapper around the first one drops the variable, and the
+    // second one still gets it.
     let script = "env -u OMP_NUM_THREADS nproc; nproc";
     let (output, _) = said(&["run", "-j1", "-n", "--", "sh", "-c", script], &[]);
     assert!(output.contains("set:      OMP_NUM_THREADS=1"), "{output}");
@@ -161,7 +162,8 @@ fn nested_runs_respect_the_outer_number() {
         assert!(out.status.success(), "{out:?}");
         String::from_utf8(out.stdout).unwrap()
     };
-    // The nested run sizes the programs that the outer one could not see, within its number.
+    // The nested run sizes programs that the outer run could not see. It uses at most the number of
+    // the outer run.
     let elixir = ["sh", "-c", "echo $ERL_AFLAGS"];
     assert_eq!(inner(&["-j1"], &["--as", "erlang"], &elixir), "+S 1:1\n");
     let output = inner(&["-j1"], &["-n"], &["true"]);

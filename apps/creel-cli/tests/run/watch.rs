@@ -43,7 +43,8 @@ fn limit_changes_are_reported_and_run_the_hook() {
 
 #[test]
 fn signals_are_forwarded_under_watch() {
-    // The time is bounded, because a `timeout` that gets the signal too early ends alone.
+    // The script ends after half a minute. It has to, because a `timeout` that gets the signal too
+    // early ends without its child.
     let script = "trap 'exit 9' TERM; echo ready; \
                   i=0; while [ $i -lt 600 ]; do i=$((i+1)); sleep 0.05; done";
     let mut child = Command::new(CREEL)

@@ -29,7 +29,7 @@ pub struct Load {
     /// Send requests to this service, as http://HOST:PORT
     #[arg(value_name = "URL", value_parser = address)]
     to: SocketAddr,
-    /// Send R requests per second. Several rates are steps, one after the other
+    /// Send R requests per second. Several rates run one after the other, each for --step
     #[arg(
         long,
         value_name = "R,…",
@@ -59,7 +59,7 @@ pub struct Load {
         help_heading = "Load"
     )]
     request: Mix,
-    /// Distribute the times of requests like this
+    /// Choose the times at which requests leave
     #[arg(
         long,
         value_name = "HOW",
@@ -76,7 +76,7 @@ pub struct Load {
     /// Send TIME to the service in the header x-timeout-ms, which limits its work on a request
     #[arg(long, alias = "patience", value_name = "TIME", help_heading = "Load")]
     request_timeout: Option<Time>,
-    /// Fill messages up to at least BYTES
+    /// Pad each message to at least BYTES bytes
     #[arg(
         long,
         value_name = "BYTES",
@@ -97,7 +97,7 @@ pub struct Load {
         help_heading = "Load"
     )]
     jobs: usize,
-    /// Compare each answer with the right one
+    /// Check that the body of each answer is correct, and exit with 1 if one is not
     #[arg(long, help_heading = "Output")]
     check: bool,
     /// Write the names of all acknowledged records to FILE, one per line. Needs --check
@@ -112,7 +112,7 @@ pub struct Load {
 enum How {
     /// At random times, like the requests of many independent clients
     Poisson,
-    /// At constant distances
+    /// At equal intervals
     Constant,
 }
 

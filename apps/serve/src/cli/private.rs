@@ -1,4 +1,4 @@
-//! Files and folders that only their owner should read.
+//! Creates folders that only their owner can use, and warns about files that others can read.
 
 use std::fs::DirBuilder;
 use std::io;

@@ -71,8 +71,9 @@ pub struct Options {
         help_heading = "Workers"
     )]
     io_workers: Option<usize>,
-    /// Let idle connection workers wait like this: adaptive, park, or throttle:1ms, which polls
-    /// once per millisecond and handles all events of that time together [default: adaptive]
+    /// Choose how idle connection workers wait: adaptive (spin for a short time, then sleep), park
+    /// (sleep at once) or throttle:1ms (sleep, and handle all events of a millisecond together)
+    /// [default: adaptive]
     #[arg(long, value_name = "HOW", help_heading = "Workers")]
     #[serde(deserialize_with = "optional")]
     io_wait: Option<Wait>,
@@ -80,26 +81,27 @@ pub struct Options {
     /// [default: creel-serve-data]
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     data: Option<PathBuf>,
-    /// Keep records in STORE: a file path, redis://HOST, rediss://HOST (with TLS),
-    /// redis+sentinel://HOST,HOST/MASTER, redis+cluster://HOST,HOST, unix:PATH (the socket of a
-    /// Redis server), or memory. HOST is [USER@]HOST[:PORT], and /N selects database N [env:
-    /// CREEL_SERVE_STORE] [default: records.redb in the folder of --data]
+    /// Keep records in STORE: a file path, memory (lost when the service ends), redis://HOST,
+    /// rediss://HOST (Redis with TLS), redis+sentinel://HOST,HOST/MASTER,
+    /// redis+cluster://HOST,HOST, or unix:PATH (the socket of a Redis server). HOST can have a port
+    /// and a user, as in USER@HOST:PORT. A /N at the end selects database N, and ?db=N does so
+    /// after unix:PATH [env: CREEL_SERVE_STORE] [default: records.redb in the folder of --data]
     // We parse the text later, because clap and toml print values that they reject, and the text
     // may contain a password.
     #[arg(long, value_name = "STORE", help_heading = "Storage")]
     pub(super) store: Option<String>,
-    /// Log in to Redis with the password in this file. The variables CREEL_SERVE_STORE_USER and
-    /// CREEL_SERVE_STORE_PASSWORD do the same
+    /// Log in to Redis with the password in the first line of this file. You can also set the
+    /// variables CREEL_SERVE_STORE_USER and CREEL_SERVE_STORE_PASSWORD
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) store_password_file: Option<PathBuf>,
-    /// Log in to the Sentinels with the password in this file. The variables
-    /// CREEL_SERVE_SENTINEL_USER and CREEL_SERVE_SENTINEL_PASSWORD do the same
+    /// Log in to the Sentinels with the password in the first line of this file. You can also set
+    /// the variables CREEL_SERVE_SENTINEL_USER and CREEL_SERVE_SENTINEL_PASSWORD
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) sentinel_password_file: Option<PathBuf>,
     /// Trust the certificates in this PEM file for rediss:// [default: those of the system]
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) store_ca: Option<PathBuf>,
-    /// Show the certificate chain in this PEM file to the Redis server
+    /// Authenticate to the Redis server with the client certificate chain in this PEM file
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     pub(super) store_cert: Option<PathBuf>,
     /// Use the private key of --store-cert in this PEM file
@@ -113,35 +115,43 @@ pub struct Options {
     /// key in the folder of --data]
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     key: Option<PathBuf>,
-    /// Hash passwords with these Argon2 parameters [default: m=19456,t=2,p=1]
+    /// Hash passwords with these Argon2 parameters: m KiB of memory, t passes and p lanes [default:
+    /// m=19456,t=2,p=1]
     #[arg(long, value_name = "COST", help_heading = "Storage")]
     #[serde(deserialize_with = "optional")]
     password_cost: Option<Cost>,
-    /// Reject requests early that would wait too long [default: on]
+    /// Reject requests that would wait too long, or that exceed --queue, at once and with status
+    /// 503 [default: on]
     #[arg(long, value_name = "WHEN", help_heading = "Overload control")]
     admission: Option<Switch>,
-    /// Hold the queueing delay at TIME during a lasting overload [default: 10ms]
+    /// Keep the queueing delay near TIME during a lasting overload, by rejecting requests [default:
+    /// 10ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     target: Option<Time>,
-    /// Call an overload lasting after the delay has been above --target for TIME [default: 100ms]
+    /// Treat an overload as lasting when the delay has been above --target for TIME. Shorter bursts
+    /// are queued [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     interval: Option<Time>,
-    /// Let up to N requests wait for the cryptography [default: 4096]
+    /// Let up to N requests wait for the cryptography. With --admission on, further ones get status
+    /// 503 [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
-    /// Give up on a request after TIME, unless its x-timeout-ms header sets another timeout
-    /// [default: 1s]
+    /// Give up on a request that is not done after TIME, and answer with status 503, or 408 if its
+    /// body is incomplete. A request can set another timeout with the header x-timeout-ms [default:
+    /// 1s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline: Option<Time>,
-    /// Cap the timeout that a client sets with x-timeout-ms at TIME [default: 60s]
+    /// Limit the timeout that a request can set with x-timeout-ms to TIME [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     deadline_max: Option<Time>,
-    /// Ask clients to use another server for TIME before the listener closes. /ready and each
-    /// answer say so. 0s closes it at once [default: 1s]
+    /// Keep serving for TIME after a signal to stop, so that clients can move to another server. In
+    /// this time, /ready returns 503, and each HTTP/1 answer closes its connection. Then the
+    /// listener closes. 0s closes it at once [default: 1s]
     #[arg(long, value_name = "TIME", value_parser = or_zero, help_heading = "Shutdown")]
     #[serde(deserialize_with = "drain")]
     drain: Option<Time>,
-    /// Wait up to TIME for requests in flight after the listener has closed [default: 10s]
+    /// Wait up to TIME for requests in flight after the listener has closed, and then end the
+    /// service [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Shutdown")]
     grace: Option<Time>,
     /// Write one line of JSON per answer to FILE, or to stderr if FILE is - [default: no log]
@@ -174,8 +184,8 @@ fn drain<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Time>, D::Error> {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Read settings from a TOML file. Its keys are the names of these flags and `quiet`. Flags
-    /// take precedence
+    /// Read settings from a TOML file. Its keys are the names of these flags, for example
+    /// `io-workers`, and `quiet`. Flags take precedence over the file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -218,7 +228,8 @@ impl Serve {
         // A limit a little below the setting is not worth a note.
         if most < settings.connections / 10 * 9 {
             output::note(&format!(
-                "connections: at most {most} at once, because of the limit of open files (ulimit -n)\n"
+                "creel-serve: only {most} connections can be open at once, because of the limit of \
+                 open files. Raise it with ulimit -n\n"
             ));
         }
         server.run(stop);

@@ -55,7 +55,8 @@ impl Schedule {
 
     /// Returns the next request, or `None` at the end.
     pub(super) fn next(&mut self) -> Option<Due> {
-        // The distance to the next request, measured in mean distances.
+        // The gap before the next request, as a multiple of the mean gap. Since the rate may
+        // change, we use it as the number of requests that are expected within the gap.
         let mut remaining = match self.arrivals {
             Arrivals::Constant => 1.0,
             Arrivals::Poisson => -(1.0 - self.random.unit()).ln(),

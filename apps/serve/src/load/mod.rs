@@ -56,7 +56,10 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Pool(error) => error.fmt(f),
-            LoadError::Service(error) => write!(f, "cannot reach the service: {error}"),
+            LoadError::Service(error) => write!(
+                f,
+                "cannot reach the service: {error}. Check the URL, and that creel-serve is running"
+            ),
         }
     }
 }
@@ -69,7 +72,7 @@ struct Shared {
     builder: RequestBuilder,
     schedule: Mutex<Schedule>,
     tally: Mutex<Tally>,
-    /// The end of the load. No request leaves later than shortly after it.
+    /// The end of the load. No request leaves later than [`LATE`] after it.
     end: Instant,
 }
 

@@ -10,7 +10,7 @@ use super::mix::Mix;
 pub enum Arrivals {
     /// At random times, independent of each other, like the requests of many clients.
     Poisson,
-    /// At constant distances.
+    /// At equal intervals.
     Constant,
 }
 

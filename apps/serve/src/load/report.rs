@@ -1,4 +1,4 @@
-//! The report of a load: by step, and over time.
+//! The report of a load. It has the results of each step, and the results over time.
 
 use creel_stats::Histogram;
 use serde::Serialize;

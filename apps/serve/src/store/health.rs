@@ -93,8 +93,8 @@ impl Reason {
         }
     }
 
-    /// Returns whether a lost server may report this reason on its way back. During an outage we
-    /// write a line for such a reason only if it lasts.
+    /// Returns whether a server may report this reason for a short time while it comes back. During
+    /// an outage we write a line for such a reason only if it lasts.
     fn is_passing(self) -> bool {
         matches!(
             self,
@@ -132,17 +132,19 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
-/// The time since which the store does not accept records, and why.
+/// An outage, which is a time in which the store accepts no records.
 #[derive(Debug)]
 struct Outage {
     since: Instant,
     error: StoreError,
-    /// When the reason became that of `error`.
+    /// The time at which the reason of `error` was first reported without a different one in
+    /// between.
     changed: Instant,
     logged: Vec<Reason>,
 }
 
-/// The state that a store publishes. The flags are hints that need no memory ordering.
+/// The state of a store that its thread publishes to the requests. The flags are hints that need no
+/// memory ordering.
 #[derive(Debug)]
 pub(super) struct Health {
     /// The name of the store in the lines on stderr.
@@ -266,7 +268,8 @@ mod tests {
             [Reason::Unreachable, Reason::Loading, Reason::Auth].map(outages),
             [1, 0, 1]
         );
-        // A server that has come back may also stay like this.
+        // A server may come back and keep loading. `Loading` is a passing reason, so during an
+        // outage it counts only after it has lasted for `LASTING`.
         fail(Reason::Loading, false);
         assert_eq!(outages(Reason::Loading), 0);
         health.outage().as_mut().unwrap().changed -= LASTING;

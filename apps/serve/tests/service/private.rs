@@ -1,4 +1,5 @@
-//! Tests of the data folder: who can read it, the key in it, and its lock.
+//! Tests of the data folder and of the access log. They check who can read the folder, which keys
+//! the service accepts, and that only one service can use the folder.
 #![cfg(unix)]
 
 use std::fs::{self, Permissions};

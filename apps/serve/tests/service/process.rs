@@ -54,7 +54,8 @@ impl Service {
         Service::start_default(folder, &[store, arguments].concat(), variables)
     }
 
-    /// Starts a service whose store is not given by this function.
+    /// Starts a service with its data in a folder. The store is the default one, unless the
+    /// arguments name another.
     pub fn start_default(
         folder: &Folder,
         arguments: &[&str],
@@ -64,7 +65,7 @@ impl Service {
         Service::start_alone(&[&["--data", data.as_str()], arguments].concat(), variables)
     }
 
-    /// Starts a service whose store and data folder are not given by this function.
+    /// Starts a service with its default store and data folder, unless the arguments name others.
     pub fn start_alone(arguments: &[&str], variables: &[(&str, &str)]) -> Service {
         let mut command = Command::new(PROGRAM);
         command.envs(variables.iter().copied());
@@ -182,7 +183,7 @@ impl Drop for Service {
     }
 }
 
-/// Sends a request.
+/// Writes the bytes of a request to a connection. It does not wait for the answer.
 pub fn send(mut stream: &TcpStream, request: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
@@ -214,7 +215,8 @@ pub struct Answer {
 impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A reset after the answer also ends it.
+        // We read until the connection ends. A reset of the connection ends the answer, too,
+        // because the service may reset it after the last byte.
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = retry(|| stream.read(&mut chunk)) {
             bytes.extend_from_slice(&chunk[..read]);

@@ -133,7 +133,8 @@ pub fn has_recovered(service: &Service, outages: usize) {
     });
 }
 
-/// A setting that makes a server reject writes, and its consequences.
+/// A setting that makes a server reject writes, the setting that ends this, and the error that the
+/// service reports.
 struct Rejection {
     begin: &'static str,
     end: &'static str,

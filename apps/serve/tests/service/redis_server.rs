@@ -29,7 +29,9 @@ pub struct Redis {
 impl Redis {
     /// Starts a server. `name` is the name of its folder in `folder`.
     pub fn start(folder: &Folder, name: &str, arguments: &[&str]) -> Redis {
-        // Another process may take the port, or the one that is 10,000 higher, before the server.
+        // Another process may take the free port before the server opens it. The same is true for
+        // the port that is 10,000 higher, which a node of a cluster also needs. Therefore, we try
+        // several ports.
         let started = (0..5).find_map(|_| Redis::try_start(folder, name, free_port(), arguments));
         started.expect("redis-server does not start")
     }

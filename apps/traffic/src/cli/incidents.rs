@@ -142,7 +142,7 @@ fn incident(
             Ok(value) if value > 0.0 && value < 1e6 => Ok(Some(value)),
             _ => Err(format!("expected a number, but found '{text}'")),
         },
-        _ => Err("there are too many values".to_owned()),
+        _ => Err("expected at most one value after the kind of change".to_owned()),
     };
     let change = match change {
         "close" => Change::Close,

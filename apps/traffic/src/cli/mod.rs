@@ -94,7 +94,7 @@ fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
     let last = u64::from(simulation.now_ms()) + u64::from(seconds) * u64::from(TICK_MS);
     if last > u64::from(END_MS_MAX) {
         return Err(usage(
-            "cannot simulate for that long: a simulation ends after 34 days",
+            "cannot simulate for that long: a simulation ends after 34 days. Use a smaller --seconds",
         ));
     }
     Ok(())
@@ -122,7 +122,7 @@ fn seconds<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
 
 /// Parses a number of milliseconds, for example `1200` or `1.2s`.
 fn milliseconds(text: &str) -> Result<u32, String> {
-    u32::try_from(to_milliseconds(text, 1)?).map_err(|_| "the time is too long".into())
+    u32::try_from(to_milliseconds(text, 1)?).map_err(|_| "the time is longer than 49 days".into())
 }
 
 /// Parses a time in milliseconds. A number without a unit is multiplied by `unit_ms`.

@@ -62,7 +62,8 @@ pub struct ReportFlags {
     /// Report only what happens before TIME
     #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
-    /// Report only roads that begin inside this part of the map
+    /// Report only roads that begin inside this part of the map. Its western, southern, eastern and
+    /// northern edges are in the coordinates of the network: degrees or metres
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
     region: Option<[f64; 4]>,
     /// Report only roads with at least N lanes
@@ -71,7 +72,7 @@ pub struct ReportFlags {
     /// Report only roads with a speed limit of at least KM/H
     #[arg(long, value_name = "KM/H", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     speed: u32,
-    /// Use time steps of TIME in floating car data
+    /// Write the positions of floating car data once per TIME
     #[arg(long, value_name = "TIME", default_value_t = 1, value_parser = seconds::<1, 1_000_000>)]
     fcd_every: u32,
     /// Report only every Nth car

@@ -38,7 +38,8 @@ pub struct Run {
     /// Write the final state to FILE, for use with --resume
     #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     snapshot: Option<PathBuf>,
-    /// Also write the snapshot each time that TIME has been simulated
+    /// Also write the snapshot each time that TIME has been simulated, so that you can resume after
+    /// a crash
     #[arg(long, help_heading = "Simulation", value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
     /// Close and change roads by the time table in FILE, with lines such as `3600,main,close`,

@@ -35,7 +35,7 @@ pub struct Scene {
     physics: PhysicsFlags,
     #[command(flatten)]
     rerouting: ReroutingFlags,
-    /// Draw all random choices from seed N [default: 1]
+    /// Seed the random numbers with N. The same seed gives the same simulation [default: 1]
     #[arg(long, help_heading = "Simulation", value_name = "N")]
     seed: Option<u64>,
     /// Fail if a part of the network or demand file is not used although it could change the result
@@ -70,14 +70,15 @@ struct Roads {
     /// are read from NAME.co in the same folder
     #[arg(long, value_name = "FILE")]
     network: Option<PathBuf>,
-    /// Set the length of a city block, in metres. Also the length of each road if the file has no
-    /// lengths
+    /// Set the length of a city block, in metres. If a network file has no lengths, each of its
+    /// roads gets this length
     #[arg(long, value_name = "M", default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     block: u32,
-    /// Set the unit of lengths in DIMACS files, in mm
+    /// Set the unit of the lengths in DIMACS files: one unit is MM millimetres
     #[arg(long, value_name = "MM", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     unit: u32,
-    /// Move each junction of the city by a random distance of up to P percent of a block
+    /// Move each junction of the city by a random distance of up to P percent of a block, from 0 to
+    /// 40
     #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=40))]
     noise: u32,
     /// Make every Nth street of the city an avenue with two lanes and 75 km/h (0: no avenues)
@@ -109,7 +110,7 @@ struct Travellers {
     /// Repeat gravity trips for ever, instead of one round trip per car
     #[arg(long)]
     again: bool,
-    /// Let each gravity traveller choose among N random destinations
+    /// Let each gravity traveller choose among N random destinations, and prefer near ones
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
     /// Keep the routes in FILE. If FILE exists and was written for the same network and demand, use
@@ -139,14 +140,16 @@ struct PhysicsFlags {
     /// roundabout=2.61s]
     #[arg(long, value_name = "KIND=TIME", value_delimiter = ',', value_parser = turn_time)]
     follow_up: Vec<(Turn, u32)>,
-    /// Multiply the flow capacity of all roads by F, for example 0.1 for a sample of 10 percent
+    /// Multiply the flow capacity of all roads by F. For example, use 0.1 if the demand is a sample
+    /// of 10 percent of the cars
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     flow_factor: f64,
-    /// Multiply the storage of all roads by F
+    /// Multiply the storage of all roads by F. The storage is the number of cars that fit on a road
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     storage_factor: f64,
-    /// Let a car that is blocked for TIME step aside, for example 5m. A number without a unit is in
-    /// seconds [default: 300]
+    /// Let a car step aside if it has been blocked for TIME, for example 5m. It then drives past
+    /// the full roads ahead, so that a gridlock dissolves. A number without a unit is in seconds
+    /// [default: 300]
     #[arg(long, value_name = "TIME", value_parser = seconds::<1, 100_000>)]
     stuck: Option<u32>,
 }
@@ -158,7 +161,8 @@ struct ReroutingFlags {
     /// times of the last minutes
     #[arg(long, value_name = "P", value_parser = percent)]
     reroute: Option<f64>,
-    /// Search each time that TIME has been simulated, instead of every minute
+    /// Let cars search each time that TIME has been simulated. The percentage of --reroute stays
+    /// the one per minute. A number without a unit is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 60, requires = "reroute", value_parser = seconds::<1, 86_400>)]
     reroute_every: u32,
     /// Count a car as late if the rest of its trip takes P percent longer than in free flow

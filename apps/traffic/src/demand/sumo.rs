@@ -232,11 +232,9 @@ impl Reading<'_> {
             is_done: false,
         };
         if let Some(route) = element.get("route")? {
-            let route = self
-                .routes
-                .get(&route)
-                .cloned()
-                .unwrap_or_else(|| Err(format!("the file defines no route {route}")));
+            let route = self.routes.get(&route).cloned().unwrap_or_else(|| {
+                Err(format!("no <route> before this vehicle has the id {route}"))
+            });
             self.add(&vehicle, route.map(TripRoute::Links));
             vehicle.is_done = true;
         } else if let Some(way) = self.way(element)? {

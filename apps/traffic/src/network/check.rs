@@ -16,7 +16,9 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         return fail("the network is empty: it needs at least one junction and one road".into());
     }
     if raw.junctions.len().max(raw.links.len()) > LINKS_MAX {
-        return fail(format!("more than {LINKS_MAX} junctions or roads"));
+        return fail(format!(
+            "the network has more than {LINKS_MAX} junctions or roads, which is the maximum"
+        ));
     }
     for (index, program) in raw.programs.iter().enumerate() {
         let whole = program.cycle_ms >= 1000

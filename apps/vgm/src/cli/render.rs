@@ -56,14 +56,16 @@ pub struct Render {
     /// Also search the subfolders of the folders
     #[arg(short, long, help_heading = "Input")]
     recurse: bool,
-    /// Reject songs that are not played in full: a chip is not supported, or the song is damaged
+    /// Reject a song that cannot be played in full, because one of its chips is not supported or
+    /// the file is damaged
     #[arg(long, help_heading = "Input")]
     strict: bool,
     /// Write the sound files to the folder DIR; - writes the samples of all songs to stdout
     #[arg(short, long, value_name = "DIR", help_heading = "Output")]
     output: PathBuf,
-    /// Name the sound files by a pattern of {track} {title} {game} {system} {author} {date} {file}.
-    /// {track:02} has two digits, and a / creates a folder
+    /// Name the sound files by PATTERN, for example '{track:02} {title}'. It can contain {track},
+    /// {title}, {game}, {system}, {author}, {date} and {file}. {track:02} has two digits. A /
+    /// creates a folder
     #[arg(long, value_name = "PATTERN", help_heading = "Output")]
     name: Option<Naming>,
     /// Write an M3U playlist of the rendered songs to FILE
@@ -94,7 +96,7 @@ pub struct Render {
         help_heading = "Chips"
     )]
     mute: Vec<Name>,
-    /// Mute everything except these chips or voices, with the same names
+    /// Mute everything except these chips or voices, which you name as for --mute
     #[arg(
         long,
         value_name = "CHIP,...",

@@ -27,7 +27,7 @@ pub(super) struct SoundFlags {
     /// Write HZ frames per second
     #[arg(long, allow_negative_numbers = true, value_name = "HZ", default_value_t = 44_100, value_parser = clap::value_parser!(u32).range(8_000..=192_000))]
     sample_rate: u32,
-    /// Convert the native frames of the chips to output frames with R
+    /// Choose the filter R that converts the sample rates of the chips to the output rate
     #[arg(long, value_name = "R", value_enum, default_value_t)]
     resampler: Resampler,
     /// Write integer samples of BITS bits

@@ -80,7 +80,11 @@ pub struct Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is refused while {:?}", self.trigger, self.state)
+        write!(
+            f,
+            "cannot apply {:?} in the state {:?}",
+            self.trigger, self.state
+        )
     }
 }
 
@@ -220,7 +224,10 @@ mod tests {
     #[test]
     fn a_refusal_names_both() {
         let refused = Unprepared.after(Trigger::Start).unwrap_err();
-        assert_eq!(refused.to_string(), "Start is refused while Unprepared");
+        assert_eq!(
+            refused.to_string(),
+            "cannot apply Start in the state Unprepared"
+        );
     }
 
     #[test]

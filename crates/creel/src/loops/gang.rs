@@ -73,9 +73,11 @@ impl fmt::Display for GangError {
         match self {
             Self::Members { members, workers } => write!(
                 f,
-                "a gang of {members} members is not possible: the pool has {workers} workers"
+                "cannot form a gang of {members} members: the pool has {workers} workers"
             ),
-            Self::Busy => f.write_str("the pool has a gang already"),
+            Self::Busy => {
+                f.write_str("the pool already has a gang, and can have only one at a time")
+            }
             Self::OnWorker => f.write_str("a worker of the pool cannot lead a gang of it"),
             Self::Worker(error) => error.fmt(f),
         }

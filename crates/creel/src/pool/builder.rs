@@ -50,15 +50,20 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BuildError::Workers { asked, max } => {
-                write!(f, "a pool has 1 to {max} workers, not {asked}")
+                write!(
+                    f,
+                    "cannot create a pool with {asked} workers: use 1 to {max}"
+                )
             }
             BuildError::Placement(error) => error.fmt(f),
             BuildError::StackSize { asked, min, max } => write!(
                 f,
-                "the stack_size of a worker is {min} to {max} bytes, not {asked}"
+                "cannot use a stack_size of {asked} bytes: use {min} to {max}"
             ),
             BuildError::Ended => f.write_str("the pool has ended"),
-            BuildError::Observe(error) => write!(f, "the pool cannot be observed: {error}"),
+            BuildError::Observe(error) => {
+                write!(f, "cannot let other programs observe the pool: {error}")
+            }
         }
     }
 }

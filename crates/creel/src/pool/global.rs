@@ -42,9 +42,9 @@ impl fmt::Display for GlobalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GlobalError::Exists => f.write_str(
-                "the process has its global pool already: set it before it is first used, and once",
+                "the process already has its global pool: set the pool once, and before its first use",
             ),
-            GlobalError::Build(_) => f.write_str("the global pool cannot be made"),
+            GlobalError::Build(_) => f.write_str("cannot create the global pool"),
         }
     }
 }

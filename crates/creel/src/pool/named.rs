@@ -28,8 +28,8 @@ use std::{
 /// let error = pools.acquire("audio", throttle(20)).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "pool `audio` has 1 workers that wait by throttle:2ms, \
-///      and is asked for with 1 that wait by throttle:20ms",
+///     "cannot share the pool `audio`: it has 1 workers that wait by throttle:2ms, \
+///      but is now requested with 1 workers that wait by throttle:20ms",
 /// );
 /// # Ok::<(), creel::AcquireError>(())
 /// ```
@@ -115,19 +115,19 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = |workers: &Option<usize>| match workers {
             Some(workers) => workers.to_string(),
-            None => "by default as many".into(),
+            None => "the default number of".into(),
         };
         match self {
             AcquireError::Differs { name, has, asked } => write!(
                 f,
-                "pool `{name}` has {} workers that wait by {}, \
-                 and is asked for with {} that wait by {}",
+                "cannot share the pool `{name}`: it has {} workers that wait by {}, \
+                 but is now requested with {} workers that wait by {}",
                 count(&has.workers),
                 has.wait,
                 count(&asked.workers),
                 asked.wait,
             ),
-            AcquireError::Build(_) => f.write_str("the pool cannot be made"),
+            AcquireError::Build(_) => f.write_str("cannot create the pool"),
         }
     }
 }

@@ -563,7 +563,7 @@ fn allowed(parts: &mut Parts) -> CpuSet {
             for (path, cpus) in cpusets().filter(|(_, cpus)| !allowed.is_subset(cpus)) {
                 notes.push(format!(
                     "{path} allows only the CPUs {cpus}, but the affinity mask has the CPUs \
-                     {allowed}: the mask counts"
+                     {allowed}: we use the mask"
                 ));
             }
             allowed

@@ -142,7 +142,13 @@ fn braced_sets(text: &str) -> Result<Vec<CpuSet>, Error> {
     let inner = text
         .strip_prefix('{')
         .and_then(|rest| rest.strip_suffix('}'));
-    let inner = inner.ok_or_else(|| Error::syntax("placement", text, "a brace is missing"))?;
+    let inner = inner.ok_or_else(|| {
+        Error::syntax(
+            "placement",
+            text,
+            "a brace is missing: write one set per worker, for example {0-3},{4-7}",
+        )
+    })?;
     let sets: Vec<CpuSet> = inner
         .split("},{")
         .map(str::parse)

@@ -74,7 +74,7 @@ fn note_contradiction(tree: &Tree, listed: &CpuSet, mask: &CpuSet) {
     } else if !mask.is_subset(listed) {
         tree.note(format!(
             "the files list only the CPUs {listed} as online, but the affinity mask has the CPUs \
-             {mask}: the mask counts"
+             {mask}: we use the mask"
         ));
     }
 }

@@ -44,19 +44,23 @@ fn add_item(set: &mut CpuSet, item: &str) -> Result<(), String> {
         None => (index(range)?, index(range)?),
     };
     if first > last {
-        return Err(format!("\"{item}\" runs backwards"));
+        return Err(format!(
+            "\"{item}\" runs backwards: write the smaller index first"
+        ));
     }
     let (used, group) = match stride {
         Some(stride) => {
-            let (used, group) = stride
-                .split_once('/')
-                .ok_or_else(|| format!("\"{item}\" has no group size"))?;
+            let (used, group) = stride.split_once('/').ok_or_else(|| {
+                format!("\"{item}\" has no group size: write FIRST-LAST:USED/GROUP")
+            })?;
             (index(used)?, index(group)?)
         }
         None => (1, 1),
     };
     if used == 0 || used > group {
-        return Err(format!("\"{item}\" uses {used} of each {group}"));
+        return Err(format!(
+            "\"{item}\" uses {used} PUs of each group of {group}"
+        ));
     }
     for pu in (first..=last).filter(|pu| (pu - first) % group < used) {
         set.insert(pu);

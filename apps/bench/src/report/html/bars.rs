@@ -9,8 +9,8 @@ use super::{escaped, quantity, spread};
 use crate::harness::ONE_THREAD;
 use crate::report::view::{CaseView, SubjectView, is_more_better};
 
-/// A bar that is longer than this many times the first one is cut off, because otherwise the other
-/// bars would be too short to compare.
+/// If less is better, a bar that is longer than this many times the first one is cut off.
+/// Otherwise, the other bars would be too short to compare.
 const CUT: f64 = 5.0;
 
 /// Adds the bars of a case to the page, unless the case has no subjects.

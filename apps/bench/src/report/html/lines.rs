@@ -92,8 +92,8 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
     if !(x_max > x_min && y_max > 0.0) {
         return;
     }
-    // If the largest value is more than 20 times the smallest one, we use a logarithmic axis. On a
-    // linear axis, the small values would lie on top of each other.
+    // If the largest x is more than 20 times the smallest one, the x axis is logarithmic. On a
+    // linear axis, the points of small values would lie on top of each other.
     let decades = x_min > 0.0 && x_max / x_min > 20.0;
     let place = |x: f64| if decades { x.ln() } else { x };
     let across = |x: f64| {
@@ -186,7 +186,7 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
     out.push_str("</figure>\n");
 }
 
-/// Formats a number on an axis, with at most three digits and a prefix.
+/// Formats a number on an axis, with at most four digits. A prefix such as k stands for the rest.
 fn number(value: f64) -> String {
     let (value, prefix) = match value {
         v if v >= 1e9 => (v / 1e9, "G"),

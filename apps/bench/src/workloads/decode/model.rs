@@ -64,7 +64,7 @@ pub struct Model {
     products: Vec<Matrix>,
 }
 
-/// The vector that goes into a product, as floats and rounded to bytes.
+/// The input vector of a product. It is stored twice, as floats and rounded to bytes.
 #[derive(Clone, Default)]
 pub struct Input {
     exact: Vec<f32>,
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// Returns one number of a product.
+    /// Returns one element of a product: the dot product of a row of `matrix` and `input`.
     pub fn row(&self, matrix: Matrix, row: usize, input: &Input) -> f32 {
         let begin = matrix.begin + row * matrix.columns;
         let row = begin..begin + matrix.columns;

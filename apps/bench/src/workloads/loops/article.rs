@@ -124,8 +124,8 @@ where
     })
 }
 
-/// The state of a thread: its CPUs, which it takes when it pins itself in its first call, and its
-/// share of the items.
+/// The state of a thread. It has the CPUs to which the thread pins itself in its first call, and
+/// its share of the items.
 type Side = (Option<CpuSet>, Vec<u64>);
 
 /// Returns a pool whose threads spin between two calls. Each thread, including the caller, has one

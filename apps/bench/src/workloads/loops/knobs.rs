@@ -19,7 +19,7 @@ const SETTINGS: [(&str, Balance, Wait); 4] = [
     ("creel [shared, park]", Balance::Shared, Wait::Park),
 ];
 
-/// Returns one subject for each setting, and the unpinned one.
+/// Returns one subject for each setting, and one with the recommended setting and unpinned workers.
 pub fn loops<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,

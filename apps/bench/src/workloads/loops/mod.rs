@@ -101,7 +101,7 @@ fn plus_one(rhythm: Rhythm) -> Loop<u64, impl Fn(&mut u64) + Clone + Send + Sync
     }
 }
 
-/// Returns a loop whose items are the numbers of steps that they take.
+/// Returns a loop in which each item is the number of steps of work that it costs.
 fn by_steps(items: Vec<u32>) -> Loop<u32, impl Fn(&mut u32) + Clone + Send + Sync> {
     let each = |steps: &mut u32| _ = busy_work(u64::from(*steps), *steps);
     Loop {

@@ -74,8 +74,8 @@ fn outbox(plan: &Plan, pool: &Pool) -> f64 {
     })
 }
 
-/// Measures the same in one call. The pool can then deliver each message at once, if it uses one
-/// thread.
+/// Measures sending and delivering in one call of [`Pool::exchange`]. A pool that runs the call on
+/// one thread can deliver each message at once, without storing it.
 fn exchange(plan: &Plan, pool: &Pool) -> f64 {
     let (mut messages, mut receivers) = (messages(), vec![0; ITEMS]);
     let mut outbox = Outbox::new();

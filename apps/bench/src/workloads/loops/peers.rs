@@ -109,10 +109,10 @@ where
     })
 }
 
-/// Returns rayon without the way from the caller into its pool, which the subjects of [`loops`]
-/// have. In the first subject, one of rayon's threads makes all calls. In the second one, the caller
-/// is one of rayon's threads itself. A program can be written like this if all of it may run inside
-/// the pool.
+/// Returns rayon called from one of its own threads. This saves the hand-over from an outside
+/// caller to the pool, which the subjects of [`loops`] pay in each call. In the first subject, the
+/// whole sample runs inside `install`. In the second one, the caller has joined the pool with
+/// `use_current_thread`. A program can be written like this if all of it may run inside the pool.
 pub fn rayon_inside<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + Sync + 'static,

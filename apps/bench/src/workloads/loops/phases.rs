@@ -18,8 +18,8 @@ const PHASES: usize = 4;
 /// A spin that lasts from one frame to the next.
 const SPIN: Wait = Wait::Spin(Duration::from_millis(5));
 
-/// Returns Creel in one session, in one session per frame, without a session, and as a pool that
-/// spins, and then one thread and the floor.
+/// Returns four subjects of Creel, and then one thread and the floor. Creel runs in one session, in
+/// one session per frame, without a session, and without a session on a pool that spins.
 pub fn subjects<T, F>(work: &Loop<T, F>, workers: usize) -> Vec<Subject>
 where
     T: Clone + Send + 'static,
@@ -51,7 +51,7 @@ where
     ]
 }
 
-/// Returns a pool without a session.
+/// Returns a subject that uses a pool without a session.
 fn without<T, F>(name: &str, work: &Loop<T, F>, builder: PoolBuilder) -> Subject
 where
     T: Clone + Send + 'static,

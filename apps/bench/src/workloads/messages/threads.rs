@@ -10,7 +10,7 @@ use crate::harness::Subject;
 /// more.
 pub const MOST: u64 = 10_001;
 
-/// The sizes of the stacks in KiB, each of which gives a subject.
+/// The sizes of the stacks in KiB. There is one subject for each size.
 const STACKS: [usize; 2] = [16, 256];
 
 /// Returns chains of `length` threads, which must be at most [`MOST`].

@@ -25,8 +25,8 @@ pub struct Choice {
 const QUICK: usize = 4;
 
 impl Choice {
-    /// Returns the songs, each with its file below `output`. The song that takes longest comes
-    /// first.
+    /// Returns the songs. Each has the path of its output file below `output`. The song that takes
+    /// longest comes first.
     ///
     /// # Errors
     ///

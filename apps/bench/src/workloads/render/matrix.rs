@@ -1,5 +1,5 @@
-//! The table of an article: all combinations of workers, jobs and yields, compared with one thread
-//! per job (1:1) and all jobs on one thread (M:1).
+//! Repeats the table of an article. It compares all combinations of workers, jobs and yields with
+//! one thread per job (1:1), and with all jobs on one thread (M:1).
 
 use std::thread;
 

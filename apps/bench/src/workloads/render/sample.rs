@@ -210,7 +210,7 @@ impl Running {
             bail!("the process of a sample failed: {}", output.status);
         }
         serde_json::from_slice(&output.stdout)
-            .context("the process of a sample printed something else")
+            .context("the process of a sample printed something other than a sample")
     }
 }
 

@@ -154,7 +154,10 @@ impl Connection {
             match self.stream.read(buffer) {
                 Ok(0) => bail!("the server closed a connection before its response was complete"),
                 Ok(read) => {
-                    ensure!(read <= self.left, "a response is longer than the first");
+                    ensure!(
+                        read <= self.left,
+                        "a response is longer than the first one, which gives the length of all"
+                    );
                     self.left -= read;
                     if self.left == 0 {
                         return Ok(true);
@@ -176,15 +179,24 @@ fn response_length(mut stream: &TcpStream) -> anyhow::Result<usize> {
     let mut piece = [0; 4096];
     loop {
         let read = stream.read(&mut piece)?;
-        ensure!(read > 0, "the server closed before it answered");
+        ensure!(
+            read > 0,
+            "the server closed the connection before it answered"
+        );
         response.extend_from_slice(&piece[..read]);
         if let Some(length) = whole_length(&response)? {
             while response.len() < length {
                 let read = stream.read(&mut piece)?;
-                ensure!(read > 0, "the server closed in the middle of an answer");
+                ensure!(
+                    read > 0,
+                    "the server closed the connection in the middle of an answer"
+                );
                 response.extend_from_slice(&piece[..read]);
             }
-            ensure!(response.len() == length, "more than one response");
+            ensure!(
+                response.len() == length,
+                "the server sent more bytes than one response has"
+            );
             return Ok(length);
         }
     }
@@ -205,7 +217,8 @@ fn whole_length(response: &[u8]) -> anyhow::Result<Option<usize>> {
         let is_it = name.eq_ignore_ascii_case("content-length");
         is_it.then(|| value.trim().parse::<usize>())
     });
-    let length = length.context("a response needs a content-length")??;
+    let length =
+        length.context("cannot find the end of a response: it has no content-length")??;
     Ok(Some(end + 4 + length))
 }
 

@@ -171,7 +171,8 @@ fn idle(setting: &Setting, count: usize) -> Case {
 
 fn busy_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
-    let mut client = Client::connect(server.address, count).context("cannot connect")?;
+    let mut client =
+        Client::connect(server.address, count).context("cannot connect to the measured server")?;
     client.run(plan.warm_up)?;
     let before = server.usage()?;
     let answers = client.run(plan.sample)?;
@@ -203,7 +204,8 @@ fn wrk_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Ve
 
 fn idle_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
-    let mut client = Client::connect(server.address, count).context("cannot connect")?;
+    let mut client =
+        Client::connect(server.address, count).context("cannot connect to the measured server")?;
     // Each connection sends one request first, because a server allocates buffers for a request and
     // may keep them.
     client.run_once()?;

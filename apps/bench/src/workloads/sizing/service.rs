@@ -33,7 +33,7 @@ static SERVICE: Foreign = Foreign {
 const RATES: [usize; 4] = [750, 1_500, 2_250, 3_000];
 const STEP_MS: usize = 800;
 const CONNECTIONS: usize = 64;
-/// The longest time that a program may take to start or to end.
+/// The longest time that a program may take to start or to end. After it, the sample fails.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The metrics:
@@ -122,7 +122,7 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         (
             format!("mask alone, {many} threads"),
             // The number of threads is set in a variable, and `creel run` does not change a
-            // variable that is already set. Only the mask remains of what it does.
+            // variable that is already set. Therefore, its only effect here is the mask.
             Some(&["--placement", "cores"]),
             format!("-N{many}"),
         ),
@@ -172,8 +172,8 @@ fn case(setting: &Setting, tool: &Path, name: &str, cores: Option<f64>) -> Optio
         subjects: subjects.into(),
     };
     if cores.is_some() {
-        // We leave out the other ways here, because the case without a quota already shows the
-        // effects of the garbage collector and of the mask.
+        // Under a quota, we leave out the other ways to start the service. The case without a quota
+        // already shows the effects of the garbage collector and of the mask.
         case.retain_subjects(|name| {
             name == "creel run, count alone" || name.starts_with("as it is")
         });
@@ -202,14 +202,18 @@ fn sample(
     rates: [usize; RATES.len()],
     cores: Option<f64>,
 ) -> anyhow::Result<Vec<f64>> {
-    let folder = SERVICE.built().context("the Haskell service is missing")?;
+    let folder = SERVICE
+        .built()
+        .context("cannot find the built Haskell service")?;
     let (port, redis_port) = (free_port()?, free_port()?);
     let redis = Command::new("redis-server")
         .args(["--port", &redis_port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
         .stdout(Stdio::null())
         .spawn();
-    let _redis = Running(redis.context("cannot start redis-server")?);
+    let _redis = Running(
+        redis.context("cannot start redis-server: install it (apt-get install redis-server)")?,
+    );
     listens(redis_port)?;
     let (runtime_file, program) = (folder.join("runtime"), folder.join("program"));
     let quota = cores
@@ -247,7 +251,7 @@ fn sample(
         .0
         .stdout
         .take()
-        .context("the service has no output")?;
+        .context("cannot read the output of the Haskell service: it is not piped")?;
     let mut line = String::new();
     BufReader::new(output).read_line(&mut line)?;
     ensure!(

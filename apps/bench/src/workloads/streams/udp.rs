@@ -27,7 +27,8 @@ const BUFFER_SAMPLES: usize = 441;
 const BYTES: usize = BUFFER_SAMPLES * 2;
 const PERIOD: Duration = Duration::from_millis(10);
 const QUANTUM: Duration = Duration::from_millis(2);
-/// The quantum of the other side. It passes through all phases in 0.2 s.
+/// The quantum of the other side. It is a hundredth longer than [`QUANTUM`], so the two sides have
+/// been in every phase to each other after 0.2 s.
 const OTHER_QUANTUM: Duration = Duration::from_micros(2_020);
 /// The time at the beginning that the receiver does not count.
 const RAMP_UP: Duration = Duration::from_secs(1);

@@ -86,7 +86,7 @@ struct Scene {
 
 impl Scene {
     /// Creates a city with a million roads of 200 m, traffic lights, and as many cars that drive
-    /// without end. With `--quick`, it is a sixteenth of that.
+    /// without end. In a quick run, everything is a sixteenth of that.
     fn new(setting: &Setting) -> anyhow::Result<Self> {
         let side = if setting.quick { 128 } else { 512 };
         let pool = Pool::builder().workers(setting.workers).build()?;

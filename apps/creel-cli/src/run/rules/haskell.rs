@@ -49,7 +49,8 @@ fn area(linked: Ghc, size: &Sizing) -> Option<u64> {
         Capabilities::Fixed(n) => n,
         _ => 1,
     };
-    // There are more capabilities only if the program or the user asks for more than we set.
+    // The largest number of capabilities that the program may have: its own number, the one that we
+    // set, or one per PU.
     let capabilities = own.max(size.floor()).max(size.pus).max(1) as u64;
     let room = size.room_bytes.map(|bytes| bytes / AREAS / capabilities);
     Some(size.cache_bytes?.min(room.unwrap_or(u64::MAX)) >> 20)

@@ -10,7 +10,8 @@ pub struct Wrapper {
     pub valued: &'static [&'static str],
     /// The number of words of the wrapper before the program, without options.
     pub operands: usize,
-    /// An effect of the wrapper that we cannot see, for a note.
+    /// A note for the user about an effect of the wrapper that we cannot see. It is empty if there
+    /// is no such effect.
     pub note: &'static str,
 }
 

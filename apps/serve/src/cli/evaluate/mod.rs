@@ -68,7 +68,7 @@ pub struct Evaluate {
     /// Use up to N connections for the load
     #[arg(long, value_name = "N", default_value_t = 512, help_heading = "Load")]
     connections: usize,
-    /// Hash passwords with these Argon2 parameters
+    /// Hash passwords with these Argon2 parameters: m KiB of memory, t passes and p lanes
     #[arg(
         long,
         value_name = "COST",
@@ -93,7 +93,7 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     store: String,
-    /// Measure only with admission control
+    /// Measure only with admission control, and not also without it
     #[arg(long, help_heading = "Service")]
     admitted: bool,
     /// Compare with another program, which must print http://IP:PORT as its first line. The default
@@ -126,7 +126,7 @@ pub struct Evaluate {
 pub enum Place {
     /// With no other load on the machine
     Alone,
-    /// In a control group whose quota is half of the cores' time
+    /// In a control group with a quota of half the usable cores (usually needs root)
     Quota,
     /// With another thread that computes without pause
     Neighbour,
@@ -355,7 +355,8 @@ impl Evaluate {
 
     /// Returns the services to measure in a place.
     fn subjects(&self, place: Place, cores: usize, folder: &Path) -> anyhow::Result<Vec<Subject>> {
-        // In the other places we measure only the first and the last number of workers.
+        // Under a quota and next to a neighbour, we measure only the first and the last number of
+        // --times. This saves time.
         let times = match (place, &self.times[..]) {
             (Place::Quota | Place::Neighbour, [first, .., last]) => vec![*first, *last],
             (_, all) => all.to_vec(),
@@ -387,7 +388,8 @@ impl Evaluate {
                 ]
                 .map(str::to_owned)
                 .to_vec();
-                // One worker per core is the service's own default, also if a quota allows fewer.
+                // The service itself starts one worker per usable core, so we leave the number to
+                // it. Under a quota, it starts fewer than `workers`.
                 let name = match times {
                     1 => "defaults".to_owned(),
                     _ => {
@@ -424,8 +426,8 @@ impl Evaluate {
 
     /// Returns the same service on tokio, if it was built.
     ///
-    /// There are three variants: with tokio's default numbers of threads, with one thread per core,
-    /// and with one thread per core and our admission control.
+    /// There are three variants. One has tokio's default numbers of threads. The second one has one
+    /// worker and one blocking thread per core. The third one also has our admission control.
     fn on_tokio(&self, cores: usize) -> Vec<Subject> {
         let own = std::env::current_exe().unwrap_or_default();
         let program = own.with_file_name("examples").join("on_tokio");
@@ -520,10 +522,10 @@ impl Evaluate {
     }
 }
 
-/// Returns a thread that reports the resident memory after a while.
+/// Returns a thread that reads the resident memory in bytes after the time `after`.
 fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
-        // The run may end earlier and unpark this thread.
+        // If the run ends earlier, it unparks this thread, so that we do not wait any longer.
         std::thread::park_timeout(after);
         memory.now_bytes()
     })

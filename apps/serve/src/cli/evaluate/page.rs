@@ -25,7 +25,7 @@ th:first-child, td:first-child { text-align: left; }
 /// The maximum number of curves in a chart, because more would be hard to distinguish.
 const CURVES: usize = 6;
 
-/// A number of a run that is drawn.
+/// A figure of a run, with its name, its unit and the way to draw it.
 struct Metric {
     name: &'static str,
     unit: &'static str,

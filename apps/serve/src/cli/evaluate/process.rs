@@ -1,4 +1,4 @@
-//! A service as a process of its own, and its environment: a quota or a busy neighbour.
+//! Starts a service as a process of its own, which can have a CPU quota or a busy neighbour.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -275,7 +275,7 @@ impl RedisStore {
         Ok(values.collect())
     }
 
-    /// Returns whether we must connect again to get rid of an error.
+    /// Returns whether an error can only go away on a new connection.
     fn needs_new_connection(&self, error: &StoreError) -> bool {
         match error.reason {
             Reason::Auth | Reason::Failover => true,
@@ -296,7 +296,7 @@ fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
             ops.push(Op::new("SET", &record_key(id), Some(record), true));
             ops.push(Op::new("INCR", SIGNED, None, true));
         }
-        // The commands of `Put` with values that change nothing.
+        // A probe sends the same commands as `Put`, but with values that change nothing.
         Command::Probe => {
             let keys = probe_keys.iter();
             ops.extend(keys.map(|key| Op::new("SET", key, Some(b"1"), true)));

@@ -92,14 +92,14 @@ pub(super) struct Node {
     sent: Instant,
 }
 
-/// How we make sure that replicas have a batch of writes.
+/// The replicas that must have a batch of writes before we acknowledge it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirmation {
-    /// We do not ask.
+    /// We do not wait for replicas.
     None,
     /// We ask the master for its replicas, and wait for one if there are any.
     IfConnected,
-    /// We wait for this number.
+    /// We wait for this number of replicas.
     AtLeast(usize),
 }
 

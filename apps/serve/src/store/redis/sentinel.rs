@@ -36,7 +36,7 @@ pub(super) struct Sentinels {
     master: Option<Host>,
     /// The replicas of that server, and when it has listed them last.
     replicas: HashMap<String, Instant>,
-    /// When the Sentinels have confirmed that no failover is in progress.
+    /// When the Sentinels have last confirmed that no failover is in progress.
     vetted: Option<Instant>,
 }
 
@@ -149,9 +149,11 @@ impl Sentinels {
         }
     }
 
-    /// Returns the epoch of a Sentinel's view, and the reason in it why the master may not be the
-    /// master any more. `current` is the address to which the Sentinel sends clients. It is that of
-    /// the promoted replica before the end of the failover.
+    /// Reads how a Sentinel sees the master. Returns the epoch of this view, and an error if the
+    /// view shows that our server may not be the master any more. `state` is the Sentinel's reply
+    /// with its fields for the master. `current` is the address to which it sends clients. As soon
+    /// as a failover has promoted a replica, this is the address of the replica, even before the
+    /// failover has ended.
     fn view(&self, state: &Value, current: &Value) -> (u64, Option<StoreError>) {
         let fields: HashMap<String, String> =
             HashMap::from_redis_value(state.clone()).unwrap_or_default();
@@ -188,8 +190,9 @@ impl Sentinels {
     }
 }
 
-/// Returns an objection of the Sentinels with the newest view, if there is one. After a failover,
-/// the others need some seconds until they know the new master.
+/// Returns the error of a view with the highest epoch, or `None` if no such view has an error. We
+/// ignore older views, because after a failover some Sentinels need seconds until they know the new
+/// master.
 fn newest_objection(views: Vec<(u64, Option<StoreError>)>) -> Option<StoreError> {
     let newest = views.iter().map(|(epoch, _)| *epoch).max()?;
     let mut objections = views.into_iter().filter(|(epoch, _)| *epoch == newest);
@@ -241,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_view_is_no_objection_but_an_equally_new_one_is() {
+    fn only_the_newest_views_can_object_to_a_master() {
         let error = || Some(StoreError::new(Reason::Failover, "new master"));
         assert_eq!(newest_objection(vec![(1, error()), (2, None)]), None);
         assert_eq!(newest_objection(vec![(2, None), (2, error())]), error());

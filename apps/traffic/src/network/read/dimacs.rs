@@ -22,7 +22,7 @@ pub(super) fn read(
         let mut value = || -> Result<u32, ReadError> {
             let word = words
                 .next()
-                .ok_or_else(|| at_line(number, "expected another number"))?;
+                .ok_or_else(|| at_line(number, "expected another number at the end of the line"))?;
             word.parse()
                 .map_err(|_| at_line(number, format!("'{word}' is not a whole number")))
         };

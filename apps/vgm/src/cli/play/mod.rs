@@ -101,11 +101,12 @@ pub struct Play {
     /// Continue where you left these paths, and remember the position at the end
     #[arg(long, help_heading = "Queue")]
     resume: bool,
-    /// Send the sound to SINK [default: auto]: auto (the first available of pulse, pw-play, pacat
-    /// and aplay; system on Windows and macOS), pulse (a PulseAudio or PipeWire server), pw-play,
-    /// pacat, aplay, system (the sound output of Windows and macOS), null (no output, in real
-    /// time), wav:FILE, raw:FILE (16-bit stereo, for example to a FIFO) or - (16-bit stereo on
-    /// stdout). Windows has system, null and wav:FILE only
+    /// Send the sound to SINK [default: auto]. The sinks of Linux and macOS are pulse (a PulseAudio
+    /// or PipeWire server), pw-play, pacat and aplay. system is the sound output of Windows and
+    /// macOS. auto is system there, and otherwise the first of pulse, pw-play, pacat and aplay that
+    /// is available. null plays in real time without output. wav:FILE writes a WAV file. raw:FILE
+    /// and - write 16-bit stereo samples to FILE (for example a FIFO) or to stdout. Windows has
+    /// only auto, system, null and wav:FILE
     #[arg(long, value_name = "SINK", help_heading = "Sound")]
     sink: Option<String>,
     /// Play loops N times; 0 repeats them until you skip the song [default: 2]
@@ -144,7 +145,8 @@ pub struct Play {
     /// the sound is interrupted [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = buffer, help_heading = "Sound")]
     buffer: Option<Duration>,
-    /// Convert the native frames of the chips to output frames with R [default: band-limited]
+    /// Choose the filter R that converts the sample rates of the chips to the output rate [default:
+    /// band-limited]
     #[arg(long, value_name = "R", value_enum, help_heading = "Sound")]
     resampler: Option<Resampler>,
     /// Bring each song (track), or all songs of a folder together (album), to -18 LUFS, but not

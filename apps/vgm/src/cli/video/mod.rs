@@ -102,7 +102,7 @@ pub struct Draw {
         help_heading = "Song"
     )]
     mute: Vec<Name>,
-    /// Mute everything except these chips or voices, with the same names
+    /// Mute everything except these chips or voices, which you name as for --mute
     #[arg(
         long,
         value_name = "CHIP,...",

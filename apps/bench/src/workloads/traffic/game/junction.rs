@@ -66,7 +66,7 @@ pub(super) struct Junction {
     wake_at: [Ms; ROADS],
     pub exits: [LinkExit; ROADS],
     pub entries: [LinkEntry; ROADS],
-    /// The program of the traffic light, and the time by which its cycle starts later.
+    /// The program of the traffic light, and the offset by which its cycle starts later.
     signal: Option<(u16, Ms)>,
     /// The waiters in the order of their arrival. A waiter is a pair of the entry that is full, and
     /// of the exit whose first car waits for it. [`ENTRY_QUEUE`] stands for the cars next to the
@@ -74,8 +74,8 @@ pub(super) struct Junction {
     waiting: Vec<(u8, u8)>,
     /// The cars that wait next to the roads that begin here.
     entry_queue: VecDeque<(u8, Car)>,
-    /// The future trips, each with its time, the index of the car, and the car. They are sorted so
-    /// that the next trip is at the end, where removing it is cheap.
+    /// The future trips. Each entry has the time of departure, the index of the car, and the car.
+    /// They are sorted so that the next trip is at the end, where removing it is cheap.
     pub trips: Vec<(Ms, u32, Car)>,
     pub moving: i64,
     pub vehicle_ms: i64,

@@ -35,7 +35,8 @@ pub(super) struct Rules {
     /// The routes of all cars, one after another. The last word of each leads back to its first
     /// word.
     routes: Vec<u64>,
-    /// For each car, the index of its route, its time of departure, and its first junction.
+    /// For each car, the index of the first word of its route, its time of departure, and its first
+    /// junction.
     cars: Vec<(u32, Ms, u32)>,
     programs: Vec<Program>,
 }

@@ -47,7 +47,8 @@ struct Foe {
     /// The index of the movement.
     movement: u32,
     critical_ms: Ms,
-    /// The longest look-ahead, because we do not see the whole link.
+    /// The time for which a car of the foe is visible before it arrives. The look-ahead cannot be
+    /// longer than this.
     visible_ms: Ms,
     /// The shortest look-back. If both movements lead to the same link, it is the headway of that
     /// link. Otherwise it is 0.
@@ -456,7 +457,8 @@ impl Tile {
 /// The limit for the growth of a tag, so that tags can be compared after an overflow.
 const STRIDE_MAX: u32 = 1 << 28;
 
-/// Returns whether one tag is less than another one. Tags overflow.
+/// Returns whether one tag is less than another one. Tags wrap around, so we compare them by the
+/// sign of their difference.
 fn is_before(tag: u32, other: u32) -> bool {
     (tag.wrapping_sub(other) as i32) < 0
 }

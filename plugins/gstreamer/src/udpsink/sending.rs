@@ -60,7 +60,8 @@ impl UdpSink {
         sending.clients = clients;
     }
 
-    /// Joins or leaves the group of a client, if it is one.
+    /// Joins or leaves the multicast group `client`. Does nothing if the address is not a multicast
+    /// address, or if the property `auto-multicast` is off.
     pub(super) fn membership(&self, sending: &Sending, client: SocketAddr, join: bool) {
         let socket = if client.is_ipv4() {
             &sending.v4

@@ -1,4 +1,5 @@
-//! Loops over iterators: live sources, the bound, the order of results, and panics.
+//! Tests of loops over iterators. They cover live sources, the maximum number of items that are
+//! taken and not finished, the order of results, and panics.
 
 mod deadline;
 

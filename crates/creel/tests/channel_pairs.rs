@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Fewer messages under Miri, because it takes minutes for work that otherwise takes milliseconds.
+/// The number of messages. It is small under Miri, because Miri takes minutes for work that
+/// otherwise takes milliseconds.
 const MANY: u64 = if cfg!(miri) { 20 } else { 10_000 };
 
 /// A waker that counts how often it is woken.

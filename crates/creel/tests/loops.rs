@@ -147,7 +147,7 @@ fn results_made_before_a_panic_are_dropped_once() {
 }
 
 #[test]
-fn nested_loops_second_callers_and_workers_make_progress() {
+fn nested_loops_of_several_callers_and_of_workers_visit_all_items() {
     for pool in pools(&[1, 2, 5]) {
         let total = AtomicUsize::new(0);
         let add = |_| add_one(&total);

@@ -147,7 +147,8 @@ fn an_impossible_placement_is_rejected_by_name() {
 #[test]
 fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     let _alone = alone();
-    // A caller is not pinned, and a worker on the same CPU would delay it.
+    // The pool does not pin the caller of a loop. If the caller runs on the CPU to which a worker
+    // is pinned, the two delay each other, so the worker has to move.
     let before = mask();
     if before.len() < 2 {
         eprintln!("skipped: one usable PU");

@@ -31,7 +31,8 @@ fn pools() -> impl Iterator<Item = creel::Pool> {
     pools.flat_map(move |pool| balances.map(|balance| pool.with_balance(balance)))
 }
 
-/// Lengths at which the loops change their behaviour.
+/// The numbers of items to test. They include the lengths at which the loops change their
+/// behaviour.
 const LENGTHS: &[usize] = if cfg!(miri) {
     &[0, 1, 9]
 } else {

@@ -102,7 +102,8 @@ pub extern "C" fn creel_workers_ceil() -> c_uint {
     workers(Rounding::Ceil)
 }
 
-/// Returns the number of workers for the files below a folder, or 0 if an argument is invalid.
+/// Returns the number of workers for a machine whose `/proc` and `/sys` are below the folder
+/// `root`, or 0 if an argument is invalid. Tests use it for captured machines.
 ///
 /// # Safety
 ///

@@ -153,7 +153,7 @@ fn a_pool_ends_although_its_tasks_block_on_each_other() {
                 let pool = pool(workers);
                 let (begun, begins) = mpsc::channel();
                 // Each worker blocks until its child task is dropped. A child never ends by itself,
-                // so only the end of the pool releases the workers, because it cancels the children.
+                // so only the end of the pool releases the workers, because it cancels all tasks.
                 let waits: Vec<_> = (0..workers)
                     .map(|_| {
                         let begun = begun.clone();

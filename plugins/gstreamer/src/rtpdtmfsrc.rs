@@ -1,9 +1,9 @@
 //! `creel-rtpdtmfsrc`: sends key presses as RTP telephone events.
 //!
-//! A press begins and ends with an upstream event whose structure `dtmf-event` has the fields
-//! `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own `rtpdtmfsrc`
-//! documents them. A press that is longer than the 16-bit duration of a packet allows is split into
-//! segments.
+//! A press begins and ends with an upstream event that has the structure `dtmf-event`. Its fields
+//! are `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own
+//! `rtpdtmfsrc` documents them. The duration in a packet has 16 bits. We split a press that is too
+//! long for them into segments.
 //!
 //! Source: RFC 4733, sections 2.3 and 2.5.
 

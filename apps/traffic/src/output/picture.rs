@@ -187,8 +187,9 @@ mod tests {
                 "{svg}"
             );
             let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
-            // In one column of pixels, we add up how far the colour of each pixel is on the way
-            // from the background to the road colour. The sum is the width of the line.
+            // We measure the width of the line in one column of pixels. A pixel counts as 1 if it
+            // has the colour of the road, as 0 if it has that of the background, and as a share if
+            // it is a mixture of both.
             let x = pixels.width() / 2 + 3;
             let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
             let [ground, full] = [BACKGROUND[0], 214].map(f32::from);

@@ -1,11 +1,13 @@
 //! Right of way at priority junctions: whether a car of a minor road may cross now.
 //!
-//! A driver accepts a gap of the *critical gap* between two cars of a movement with priority. We
-//! see a car that approaches the junction only for the last part of its link, because a tile runs
-//! alone for a window, and the result must not depend on the window. Therefore we divide the
-//! critical gap into two parts: no car may have crossed for the *look-back*, and no visible car
-//! may arrive within the *look-ahead*. For any sequence of gaps, this lets the same number of cars
-//! pass as a driver who sees the whole gap in advance.
+//! A driver of the minor road crosses if the gap between two cars with priority is at least the
+//! *critical gap*, for example 6 s. A driver in a street sees such a gap in advance. We do not,
+//! because a tile runs alone for a window and the result must not depend on the window. We see a
+//! car that approaches the junction only on the last part of its link.
+//!
+//! Therefore we divide the critical gap into two parts. No car may have crossed for the time of the
+//! *look-back*, and no visible car may arrive within the *look-ahead*. For any sequence of gaps,
+//! this lets the same number of cars pass as a driver who sees the whole gap in advance.
 
 use super::events::Work;
 use super::records::*;
@@ -66,9 +68,10 @@ impl Foe {
     /// in bunches, and long gaps are rarer. With the shorter critical gap, the capacity of the
     /// movement is that of the formula.
     ///
-    /// The capacity behind a flow q with the headway d is (1 - qd) exp(qd) times that of a random
-    /// flow (Tanner), so the difference is -d - ln(1 - qd) / q. We compute the series of the
-    /// logarithm in integers, because the result must be the same on every machine.
+    /// According to Tanner, the capacity behind a flow q with the headway d is (1 - qd) exp(qd)
+    /// times that of a random flow. The critical gap is therefore shorter by -d - ln(1 - qd) / q.
+    /// We compute the series of the logarithm in integers, because the result must be the same on
+    /// every machine.
     ///
     /// `headway_ms` is the current headway of the link that the foe comes from.
     fn bunching_ms(&self, mean_ms: Ms, headway_ms: Ms) -> Ms {

@@ -24,7 +24,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Panics when the last of its clones is dropped.
+/// A value that panics when it is dropped, unless its thread is already panicking.
 struct LoudDrop;
 
 impl Drop for LoudDrop {
@@ -35,7 +35,7 @@ impl Drop for LoudDrop {
     }
 }
 
-/// Panics whenever it is dropped.
+/// A value that always panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {

@@ -226,7 +226,8 @@ fn an_iterator_that_blocks_does_not_stop_the_workers() {
             while !done.load(SeqCst) {
                 thread::yield_now();
             }
-            // Both workers run other work, and so do loops.
+            // The source blocks, and the pool still runs everything else: jobs on both workers,
+            // another loop, and another loop over an iterator.
             for worker in 0..2 {
                 assert_eq!(pool.run_on(worker, || worker).unwrap(), worker);
             }

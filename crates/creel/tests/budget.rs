@@ -144,7 +144,7 @@ gives_way!(a_stream: let (client, server) = {
     server.read_exact(&mut [0]).await.unwrap();
 });
 
-/// A loop over handles of tasks that have ended, with and without a set.
+/// The loop awaits the handles of tasks that have ended, first directly and then from a set.
 #[test]
 fn a_loop_over_handles_yields() {
     let pool = pool();

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Panics if it is dropped in another process than the one that created it.
+/// A value that panics if another process than the one that created it drops it.
 struct Owned {
     _alive: Arc<()>,
     process: u32,

@@ -44,7 +44,7 @@ fn pool(workers: usize) -> Pool {
 fn use_all() {
     let pool = pool(1);
     pool.block_on(async {
-        // Miri has no sockets.
+        // Miri supports no sockets, so we leave them out there.
         #[cfg(not(miri))]
         {
             let socket = creel::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();

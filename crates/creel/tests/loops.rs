@@ -113,7 +113,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_keeps_working() {
     }
 }
 
-/// Counts itself while it is alive.
+/// A value that is counted while it is alive.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {

@@ -1,4 +1,4 @@
-//! Every loop verb once, on few items. These tests are small enough for Miri, which detects
+//! Runs every loop verb once, on a few items. These tests are small enough for Miri, which detects
 //! undefined behaviour.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait, loops::ExchangeSender};

@@ -77,7 +77,7 @@ fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
+fn workers_run_where_the_stats_say_and_a_pool_created_on_a_worker_may_use_all_cpus() {
     let _alone = alone();
     let world = mask();
     let pool = Pool::builder()
@@ -134,7 +134,7 @@ fn two_pools_start_on_different_cores_if_possible() {
 }
 
 #[test]
-fn an_impossible_placement_is_rejected_by_name() {
+fn the_error_of_an_impossible_placement_names_the_missing_cpu() {
     let _alone = alone();
     let nowhere = Placement::List(vec!["4000".parse().unwrap()]);
     let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {

@@ -40,7 +40,7 @@ pub(crate) const CORES_MAX: usize = 512;
 struct Line {
     /// The core that owns the line, plus 1. 0 if no core owns it.
     owner: u32,
-    /// The PU that wrote last, plus 1.
+    /// The PU that wrote to the line last, plus 1. It is 0 if no PU has written to it.
     writer: u32,
     sharers: [u64; CORES_MAX / 64],
     busy_until: u64,

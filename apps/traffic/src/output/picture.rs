@@ -8,7 +8,8 @@ use tiny_skia::{Color, Paint, PathBuilder, Pixmap, Stroke, Transform};
 
 /// The number of shades between an empty road and a full one.
 const SHADES: usize = 32;
-/// The colour scale from empty to full: occupancy, and red, green, blue.
+/// The colour scale from empty to full. Each entry has an occupancy, and the red, green and blue
+/// parts of its colour from 0 to 255.
 const COLOURS: [(f32, [f32; 3]); 5] = [
     (0.0, [51.0, 71.0, 94.0]),
     (0.12, [46.0, 191.0, 112.0]),

@@ -25,7 +25,7 @@ const POLL_MS: Ms = 500;
 const LOOK_AHEAD_MS_MAX: Ms = 10_000;
 
 /// Returns the time for which a car on a watched link is not visible from the junction at its end.
-/// A window is never longer.
+/// It is at least as long as a window, because a junction sees other tiles only after the window.
 pub(super) fn hidden_ms(free_flow_ms: Ms) -> Ms {
     (free_flow_ms / 2)
         .max(free_flow_ms.saturating_sub(LOOK_AHEAD_MS_MAX))
@@ -457,7 +457,8 @@ impl Tile {
     }
 }
 
-/// The limit for the growth of a tag, so that tags can be compared after an overflow.
+/// The maximum by which a tag grows at once. Tags wrap around, and this limit keeps them so close
+/// to each other that we can still compare them.
 const STRIDE_MAX: u32 = 1 << 28;
 
 /// Returns whether one tag is less than another one. Tags wrap around, so we compare them by the

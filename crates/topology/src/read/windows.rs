@@ -270,7 +270,8 @@ mod tests {
         masks.iter().flat_map(one).collect()
     }
 
-    /// A notebook: two fast cores with two threads each, and two slow ones.
+    /// Returns the records of a notebook. It has two fast cores with two hardware threads each, and
+    /// two slow cores with one each.
     fn notebook() -> Buffer {
         let mut buffer = Buffer::default();
         buffer.masks(CORE, &[1, 1], &[(0, 0b11)]);

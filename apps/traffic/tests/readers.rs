@@ -1,4 +1,5 @@
-//! Checks that readers use what changes the result, or count it.
+//! Checks that a reader uses each part of a file that can change the result, or counts it as
+//! unused.
 
 #[path = "common/program.rs"]
 mod program;

@@ -1,4 +1,4 @@
-//! Two or more pools whose workers wait for each other.
+//! Tests of two or more pools whose workers wait for each other.
 //!
 //! We call each verb on another pool's worker. It must make progress, or the pool must reject it at
 //! once.

@@ -1,4 +1,4 @@
-//! Misbehaving user code at every place where the pool calls it.
+//! Tests with user code that misbehaves, at every place where the pool calls it.
 //!
 //! The tests cover panics, leaks, re-entry, and more workers than there are CPUs. In every case the
 //! pool keeps working, and everything that was borrowed or owned is dropped exactly once.

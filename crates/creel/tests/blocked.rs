@@ -1,4 +1,4 @@
-//! Work that blocks its thread, on as many threads as there are workers.
+//! Tests of work that blocks its thread, on as many threads as there are workers.
 //!
 //! Idle workers must run everything else that is ready, wherever it is queued. No test here would
 //! end if any of that work were left behind.

@@ -1,4 +1,4 @@
-//! Channels between plain threads, and channels whose futures the test polls itself.
+//! Tests of channels between plain threads, and channels whose futures the test polls itself.
 
 use creel::channel::{RecvError, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;

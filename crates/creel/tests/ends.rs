@@ -1,4 +1,4 @@
-//! Pools that end while other threads spawn, wake, join and cancel tasks.
+//! Tests of pools that end while other threads spawn, wake, join and cancel tasks.
 //!
 //! Accepted tasks are run or cancelled, each future is dropped exactly once, and no thread of the
 //! pool is left.

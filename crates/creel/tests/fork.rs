@@ -1,4 +1,4 @@
-//! A process that was forked from a process with a pool.
+//! Tests a process that was forked from a process with a pool.
 //!
 //! The child can drop the pool, which does nothing, and can create new pools. This is a single
 //! test. Therefore no other thread of the test harness holds a lock when the process forks.

@@ -1,5 +1,5 @@
-//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker
-//! is idle.
+//! Tests of joins at any depth: what they return, how they panic, and that no closure waits while a
+//! worker is idle.
 
 mod deadline;
 

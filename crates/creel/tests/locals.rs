@@ -1,4 +1,4 @@
-//! Pools, senders and handles in thread-locals of the program.
+//! Tests of pools, senders and handles in thread-locals of the program.
 //!
 //! Such values are dropped when their thread ends, after the runtime's own thread-locals. They must
 //! end properly there as well.

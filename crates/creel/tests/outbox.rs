@@ -1,5 +1,5 @@
-//! Outboxes and scratch: results have the same bits at any number of workers, messages keep their
-//! order, and misuse is safe.
+//! Tests of outboxes and scratch: results have the same bits at any number of workers, messages
+//! keep their order, and misuse is safe.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,4 @@
-//! The public pool: workers, inbox jobs, panics, resizing and shutdown.
+//! Tests of the public pool: workers, inbox jobs, panics, resizing and shutdown.
 
 use creel::{Balance, BuildError, JoinError, NamedPools, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{

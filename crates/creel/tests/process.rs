@@ -1,4 +1,4 @@
-//! Child processes: pipes, ends, kills and drops.
+//! Tests of child processes: their pipes, how they end, and how they are killed and dropped.
 #![cfg(unix)]
 
 use creel::process::{Child, Command};
@@ -110,8 +110,8 @@ fn a_child_that_reads_nothing_breaks_the_pipe() {
     let stdin = child.stdin.take().unwrap();
     pool.block_on(async {
         child.wait().await.unwrap();
-        // Another test may be starting a child, which has a copy of the pipe for a moment. Until
-        // then, writing succeeds, so we repeat it until it fails.
+        // Another test may be starting a child, which has a copy of the pipe for a moment. Writing
+        // succeeds as long as this copy exists, so we repeat it until it fails.
         let error = loop {
             if let Err(error) = stdin.write_all(b"text").await {
                 break error;

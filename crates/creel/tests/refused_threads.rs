@@ -1,4 +1,4 @@
-//! A system that refuses to start threads.
+//! Tests on a system that refuses to start threads.
 //!
 //! A caller that needs a new thread gets a clear error, workers that already have a thread keep
 //! working, and everything works again once threads are available. Each case runs in a process of

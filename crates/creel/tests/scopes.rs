@@ -1,4 +1,4 @@
-//! Scopes with many short jobs, and with jobs that wait for each other.
+//! Tests of scopes with many short jobs, and with jobs that wait for each other.
 
 mod deadline;
 

@@ -1,5 +1,5 @@
-//! Sessions and workers: which threads are pinned, to which CPUs, and that the caller gets its
-//! affinity mask back.
+//! Tests of sessions and workers: which threads are pinned, to which CPUs, and that the caller gets
+//! its affinity mask back.
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;

@@ -1,4 +1,4 @@
-//! Loops that share one call site, because they are called through a function pointer.
+//! Tests of loops that share one call site, because they are called through a function pointer.
 
 use creel::{Pool, Wait};
 use std::time::{Duration, Instant};

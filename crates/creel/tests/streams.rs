@@ -1,4 +1,4 @@
-//! Streams of all kinds as a server uses them: their ends, halves, floods, and peers that
+//! Tests of streams of all kinds as a server uses them: their ends, halves, floods, and peers that
 //! disconnect.
 
 #![cfg(all(unix, not(miri)))]

@@ -1,4 +1,4 @@
-//! Tasks on a pool, tested through the public interface.
+//! Tests of tasks on a pool, through the public interface.
 
 use creel::channel::{RecvError, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};

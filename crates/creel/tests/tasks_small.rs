@@ -1,4 +1,4 @@
-//! Tasks, channels and waits between a small number of workers.
+//! Tests of tasks, channels and waits between a small number of workers.
 //!
 //! The tests are small enough for Miri, which detects undefined behaviour and, with many seeds,
 //! explores many interleavings.

@@ -1,4 +1,4 @@
-//! Behaviour that also holds on a system without threads.
+//! Tests of behaviour that also holds on a system without threads.
 //!
 //! `.ci/run` builds these tests for `wasm32-wasip1` and runs them there. On that target everything
 //! runs on the thread that calls it.

@@ -461,7 +461,8 @@ impl Receive {
         self.pad.push_list(list).map(drop)
     }
 
-    /// Takes the buffer that datagram number `slot` has filled, and adds what is known about it.
+    /// Takes the buffer that datagram number `slot` has filled. Sets its size and time stamps, and
+    /// adds the sender and the time of arrival if the element has to report them.
     fn finish(
         &mut self,
         slot: usize,

@@ -1,5 +1,5 @@
-//! Random state changes, flushes and seeks over all elements, from the program and from streaming
-//! threads, while data flows.
+//! Makes random state changes, flushes and seeks on all elements while data flows, both from the
+//! program and from streaming threads.
 //!
 //! `CREEL_GST_CHANGES` sets the number of changes per seed, and `CREEL_GST_SEED` the first seed.
 

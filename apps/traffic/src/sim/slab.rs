@@ -1,6 +1,6 @@
 //! Storage for the elements of linked lists: cars, timers and holes. The places of removed elements
-//! are reused. We use 32-bit places instead of pointers, because most of the memory consists of
-//! these links.
+//! are reused. We use 32-bit places instead of pointers, because these references take most of the
+//! memory.
 
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};

@@ -15,7 +15,7 @@ pub struct Curve {
     pub bound: fn(&Machine, usize) -> f64,
 }
 
-/// All curves.
+/// All curves that `creel-scale` can measure.
 pub const CURVES: [Curve; 10] = [
     Curve {
         name: "dispatch",

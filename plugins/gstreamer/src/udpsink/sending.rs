@@ -14,7 +14,8 @@ use super::{CAT, UdpSink, lock};
 use crate::socket;
 use crate::stream::{defer, in_step};
 
-/// How long a thread that belongs to no context sleeps while the socket's buffer is full.
+/// The time after which a thread that belongs to no context tries to send again, if the socket's
+/// buffer was full.
 const RETRY_AFTER: Duration = Duration::from_micros(500);
 
 /// The sockets and the receivers.

@@ -129,8 +129,8 @@ fn closures_that_wait_for_each_other_after_short_recursions_make_progress() {
                     assert_eq!(pool.recurse(|j| fibonacci_with(j, 5)), 5);
                 }
                 if round % 2 == 0 {
-                    // In every second round, we wait until all workers sleep, so that there is
-                    // usually no watchdog any more.
+                    // In every second round, we wait for a moment. By then, all workers usually
+                    // sleep, and there is no watchdog any more.
                     thread::sleep(Duration::from_millis(5));
                 }
                 let both = Barrier::new(2);

@@ -354,8 +354,8 @@ impl<B: Body> Shared<B> {
         if let Err(error) = result {
             self.flags.fetch_or(ENDED, Ordering::SeqCst);
             // A flush or a deactivated pad makes the push fail as well, but is not the end of the
-            // stream. We set `ENDED` in this case too, so that no further step runs. The thread
-            // that flushes or deactivates clears it again.
+            // stream. We set `ENDED` in this case too, so that no further step runs. The end of the
+            // flush or the next activation of the pad clears it again.
             if error != gst::FlowError::Flushing {
                 body.ended(error);
             }

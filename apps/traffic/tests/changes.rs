@@ -14,7 +14,8 @@ fn pool() -> Pool {
     Pool::builder().workers(1).build().unwrap()
 }
 
-/// Returns two roads of 200 m, in tiles of their own, and a simulation with these departures.
+/// Returns a network of two roads of 200 m, and a simulation in which one car departs at each of
+/// these times. Each junction is a tile of its own.
 fn street(departures: &[u32]) -> (Arc<Network>, Simulation) {
     let mut plan = plan(3, vec![road(0, 1, 200), road(1, 2, 200)]);
     plan.junctions[1].x = 200.0;
@@ -51,7 +52,7 @@ fn cars_on_a_road_drive_on_at_its_new_speed() {
         [(0, 145.0, 5.0), (1, 40.0, 5.0)],
         "the first car drives 9 s at the new speed, the second one 8 s"
     );
-    // Faster again, but no car jumps, and no car overtakes another.
+    // The road gets its old speed back. No car jumps forward, and no car overtakes another.
     simulation.set_speed(first, None).unwrap();
     assert_eq!(positions(&simulation), [(0, 145.0, 20.0), (1, 40.0, 20.0)]);
     simulation.take_events();
@@ -102,7 +103,7 @@ fn copies_and_restored_states_show_cars_at_the_speed_of_the_copied_state() {
 }
 
 #[test]
-fn a_slow_road_costs_no_time_loss_and_the_entry_of_its_cars_is_right() {
+fn a_slower_road_adds_no_time_loss_and_keeps_the_entry_times_of_its_cars() {
     let pool = pool();
     let (network, mut simulation) = street(&[0, 8000]);
     let first = path(&network, [0])[0];
@@ -172,7 +173,8 @@ fn floating_car_data_follows_the_speed_of_the_road() {
     assert_eq!(rows, (0..18).map(expected).collect::<Vec<f64>>());
 }
 
-/// A major road from 0 over 2 to 3, and a minor road from 1 to 2 that yields.
+/// Returns a network in which a minor road ends at a major road. The major road leads from junction
+/// 0 over 2 to 3. The minor road leads from 1 to 2, and its cars yield to those of the major road.
 fn crossing(headway_ms: u32) -> RawNetwork {
     let mut links = vec![road(0, 2, 200), road(1, 2, 200), road(2, 3, 200)];
     links[0].approach = 1;

@@ -244,7 +244,7 @@ fn no_car_enters_a_closed_road_until_it_opens() {
 #[test]
 fn cars_drive_around_a_closed_road_and_new_cars_arrive() {
     let pool = pool(1);
-    // Two ways from 0 to 2: by 1, or the longer one by 3.
+    // From junction 1, two ways lead to junction 2: the direct road, and a longer way over 3.
     let links = vec![
         road(0, 1, 200),
         road(1, 2, 200),

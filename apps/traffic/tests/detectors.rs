@@ -70,7 +70,7 @@ fn all_detectors(text: &str, network: &Network) -> Vec<creel_traffic::output::De
 #[test]
 fn an_induction_loop_counts_each_car_once_at_its_place() {
     let network = network(3, vec![road(0, 1, 200), road(1, 2, 200)], 1);
-    // A car every 3 s, and the loop is 5 s from the beginning.
+    // A car enters every 3 s, and reaches the loop 5 s later.
     let cars = (0..20).map(|i| trip(&network, i * 3000, 0..2)).collect();
     let mut simulation = simulation(&network, cars, NEWELL);
     let file = "<additional><e1Detector id=\"x\" lane=\"1_0\" pos=\"100\" period=\"30\" file=\"o\"/></additional>";
@@ -86,7 +86,7 @@ fn an_induction_loop_counts_each_car_once_at_its_place() {
     assert_eq!(number(&rows[1], "flow"), 1200.0);
     assert_eq!(number(&rows[1], "speed"), 20.0);
     assert_eq!(rows[3]["speed"], "-1.00");
-    // A car is two thirds of 5 m long, so it needs 1/6 s at 20 m/s.
+    // A car is two thirds of its spacing of 5 m long. At 20 m/s, it occupies the loop for 1/6 s.
     assert!((number(&rows[1], "occupancy") - 10.0 / 6.0 / 30.0 * 100.0).abs() < 0.1);
     assert_eq!(
         (rows[0]["id"].as_str(), rows[0]["end"].as_str()),

@@ -136,7 +136,7 @@ const MATSIM: &str = "<?xml version='1.0'?>
 </links></network>";
 
 #[test]
-fn matsim_networks_and_plans_drive() {
+fn matsim_networks_and_plans_are_read() {
     let network = Arc::new(read(&file("network.xml", MATSIM)).unwrap());
     assert_eq!(network.links().len(), 2);
     let links = network.links_by_name();
@@ -159,7 +159,7 @@ fn matsim_networks_and_plans_drive() {
 }
 
 #[test]
-fn sumo_networks_lights_and_routes_drive() {
+fn sumo_networks_lights_and_routes_are_read() {
     let net = "<net><edge id=':b_0' function='internal'><lane id='x' length='1' speed='5'/></edge>
         <edge id='ab' from='a' to='b' priority='1'><lane id='ab_0' length='100' speed='10'/><lane id='ab_1' length='100' speed='10'/></edge>
         <edge id='cb' from='c' to='b'><lane id='cb_0' length='50' speed='10'/></edge>

@@ -70,7 +70,7 @@ fn a_locked_square_empties_because_cars_drive_past_the_full_roads() {
 }
 
 #[test]
-fn a_car_next_to_the_road_can_be_saved_redirected_and_removed() {
+fn a_car_that_has_stepped_aside_can_be_saved_redirected_and_removed() {
     let pool = pool();
     let (network, mut simulation) = crowded(2, 60_000);
     let aside = loop {

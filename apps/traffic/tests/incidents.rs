@@ -5,7 +5,8 @@ mod program;
 
 use program::{json, place};
 
-/// Two ways from `a` to `d`: by `b`, or the longer one by `c1` and `c2`.
+/// The roads of a network in which two ways lead from `a` to `d`: the shorter one over `b`, and
+/// the longer one over `c1` and `c2`.
 const EDGES: [(&str, &str, &str, u32); 5] = [
     ("a", "A", "B", 200),
     ("b", "B", "C", 200),

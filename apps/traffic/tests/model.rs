@@ -295,14 +295,15 @@ fn minor_roads_wait_for_a_gap() {
 
 #[test]
 fn gridlock_occurs_and_its_resolution_is_counted() {
-    // A ring of four links, all full of cars that want to continue on the next link.
+    // Four links form a ring. All are full of cars that want to continue on the next link.
     let links: Vec<_> = (0..4).map(|i| road(i, (i + 1) % 4, 50)).collect();
     let network = network(4, links, 2);
     let travellers = || {
         let car = |i: u32| trip(&network, 0, (0..6).map(|step| (i + step) % 4));
         (0..40).map(car).collect::<Vec<_>>()
     };
-    // The stuck time is set at the beginning, or while cars are already waiting.
+    // In the first round, the stuck time is 100 s from the beginning. In the second round, it is
+    // reduced to 100 s only after the cars have begun to wait.
     for stuck_ms in [100_000, 90_000_000] {
         let physics = Physics { stuck_ms, ..NEWELL };
         let mut stuck = simulation(&network, travellers(), physics);

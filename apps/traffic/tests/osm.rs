@@ -182,7 +182,7 @@ fn lights_and_signs_ahead_of_a_junction_belong_to_it() {
         raw.unused.text(),
         "node (a light or sign away from junctions) (1)"
     );
-    // A give-way sign on the residential road.
+    // The residential road has a give-way sign.
     let mut extract = Extract::default();
     for (id, x, y) in [
         (1, 0.0, 0.0),

@@ -38,9 +38,9 @@ fn per_hour(simulation: &mut Simulation, network: &Network, road: u32, hours: u3
     of_road.count() as f64 / (f64::from(hours) - 1.0 / 6.0)
 }
 
-/// A crossing of a major road from west to east (both directions) and a minor road from the south.
-/// The links are 0 and 1 (west to east), 2 and 3 (east to west), 4 (from the south), 5 (to the
-/// north).
+/// Returns a crossing of a major road with a minor road. Links 0 and 1 are the major road from west
+/// to east, and links 2 and 3 are its opposite direction. The minor road comes from the south on
+/// link 4, and continues to the north on link 5.
 fn crossing() -> RawNetwork {
     let mut links: Vec<Link> = [(1, 0), (0, 2), (2, 0), (0, 1), (3, 0), (0, 4)]
         .into_iter()
@@ -62,7 +62,7 @@ fn crossing() -> RawNetwork {
     plan
 }
 
-/// The capacity of a movement that yields, by the formula of the Highway Capacity Manual.
+/// Returns the capacity of a movement that yields, by the formula of the Highway Capacity Manual.
 fn hcm(major_per_hour: f64, critical_s: f64, follow_up_s: f64) -> f64 {
     let flow = major_per_hour / 3600.0;
     major_per_hour * (-flow * critical_s).exp() / (1.0 - (-flow * follow_up_s).exp())
@@ -88,7 +88,9 @@ fn minor_road_capacity_matches_the_highway_capacity_manual() {
     ];
     for (name, out, roads, critical_s, follow_up_s) in movements {
         for major in [200.0, 600.0, 1000.0, 1200.0, 1400.0] {
-            // A right turn does not yield to the second road.
+            // `yields_to` is the flow of each major road. A right turn yields only to the first
+            // one, which therefore has `major` cars per hour. All other movements yield to both
+            // roads, which share this number.
             let yields_to = if out == 1 {
                 major
             } else {
@@ -118,8 +120,9 @@ fn minor_road_capacity_matches_the_highway_capacity_manual() {
 #[test]
 fn a_minor_car_sees_a_major_car_that_is_about_to_arrive() {
     let network = Arc::new(Network::new(crossing()).unwrap());
-    // Both need 30 s to the junction. The minor car arrives there 4 s before the major car, which
-    // is less than the critical gap. Another one arrives 7 s before, and crosses.
+    // Both cars need 30 s to the junction. In the first case, the minor car arrives there 4 s
+    // before the major car. This is less than the critical gap, so the minor car waits. In the
+    // second case, it arrives 7 s before the major car, and crosses at once.
     for (ahead_ms, left_ms) in [(4000, 34_001), (7000, 30_000)] {
         let travellers = vec![trip(&network, ahead_ms, [0, 1]), trip(&network, 0, [4, 5])];
         let mut simulation = simulation(&network, travellers, NEWELL);
@@ -133,7 +136,8 @@ fn a_minor_car_sees_a_major_car_that_is_about_to_arrive() {
     }
 }
 
-/// A roundabout of four arms, with links 0 to 3 to it, 4 to 7 from it, and 8 to 11 on it.
+/// Returns a roundabout with four arms. Links 0 to 3 lead to it, links 4 to 7 lead away from it,
+/// and links 8 to 11 are the ring itself.
 fn roundabout(ring_m: u32, arm_m: u32) -> RawNetwork {
     let arms = 0..4_u32;
     let mut links: Vec<Link> = arms.clone().map(|i| road(4 + i, i, arm_m)).collect();
@@ -242,7 +246,7 @@ fn roads_share_a_full_road_by_their_capacities() {
                 left[network.link_file_index(event.link) as usize] += 1.0;
             }
         }
-        // NEWELL's one lane has a headway of 1.25 s.
+        // With the parameters `NEWELL`, a road with one lane has a headway of 1.25 s.
         let share = |own: u32, lanes: f64| 1.0 / f64::from(own).max(1250.0 / lanes);
         let expected = share(main_ms, 3.0) / share(ramp_ms, 1.0);
         let found = left[0] / left[1];
@@ -261,7 +265,7 @@ fn roads_share_a_full_road_by_their_capacities() {
 
 #[test]
 fn equal_roads_that_yield_to_each_other_do_not_lock() {
-    // Priority to the right: each of four roads yields to the next one.
+    // The junction has priority to the right, so each of its four roads yields to the next one.
     let mut links: Vec<Link> = (1..5).map(|i| road(i, 0, 200)).collect();
     links.extend((1..5).map(|i| road(0, i, 200)));
     for tile in [1, 2, 10] {

@@ -469,7 +469,7 @@ fn incidents_happen_on_time_on_any_number_of_workers_and_after_a_resume() {
         .lines()
         .filter(|line| line.contains("<tripinfo "))
         .collect();
-    // Trips without a road have none.
+    // A trip that uses no road counts as arrived, but has no element.
     let arrived = ended["arrived"].as_u64().unwrap() as usize;
     assert!(
         (arrived * 9 / 10..=arrived).contains(&rows.len()),

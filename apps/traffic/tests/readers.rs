@@ -1,4 +1,5 @@
-//! Checks that readers use what changes the result, or count it.
+//! Checks that a reader uses each part of a file that can change the result, or counts it as
+//! unused.
 
 #[path = "common/program.rs"]
 mod program;
@@ -19,7 +20,8 @@ fn roads(name: &str, text: &str) -> RawNetwork {
     network(&path, &Assumed::default(), &pool()).unwrap()
 }
 
-/// A SUMO network of three roads in a row: a to b, b to c and c to d, with more text in it.
+/// Returns a SUMO network of three roads in a row: from a to b, from b to c, and from c to d.
+/// `more` is XML that is added to the network, for example further edges.
 fn row(more: &str) -> String {
     let edge = |id: &str, from: &str, to: &str| {
         format!(
@@ -106,7 +108,8 @@ fn only_lanes_for_cars_count() {
 
 #[test]
 fn the_right_of_way_matrix_and_roundabouts_are_read() {
-    // bc yields to nothing. A second road into b yields to ab.
+    // A second road xb leads to junction b. Its cars yield to those of ab, because both continue on
+    // bc. We expect this one movement that yields, and the roundabout of bc and cd.
     let more = "<edge id=\"xb\" from=\"d\" to=\"b\"><lane id=\"xb_0\" index=\"0\" speed=\"10\" length=\"50\"/></edge>
         <roundabout nodes=\"c d\" edges=\"bc cd\"/>
         <junction id=\"j\" type=\"priority\" x=\"0\" y=\"0\"/>

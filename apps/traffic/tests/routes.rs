@@ -15,8 +15,8 @@ fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
 
-/// Returns a city, a random network of two parts, or a network of random roads, which is not like a
-/// map.
+/// Returns one of three kinds of networks, depending on the seed: a city, a random network of two
+/// parts, or a network of random roads, which is not like a map.
 fn random_network(seed: u64) -> RawNetwork {
     let mut stream = Stream::of(seed, "a test's roads", 0);
     if seed.is_multiple_of(3) {
@@ -108,7 +108,7 @@ fn routes_are_shortest_paths() {
 }
 
 #[test]
-fn routes_do_not_depend_on_tiles_and_plans_not_on_workers() {
+fn tiles_do_not_change_routes_and_workers_do_not_change_plans() {
     let raw = random_network(0);
     let mut all = Vec::new();
     for (workers, tile) in [(1, 1000), (2, 7), (3, 1)] {

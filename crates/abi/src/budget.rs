@@ -102,7 +102,8 @@ pub extern "C" fn creel_workers_ceil() -> c_uint {
     workers(Rounding::Ceil)
 }
 
-/// Returns the number of workers for the files below a folder, or 0 if an argument is invalid.
+/// Returns the number of workers for a machine whose `/proc` and `/sys` are below the folder
+/// `root`, or 0 if an argument is invalid. Tests use it for captured machines.
 ///
 /// # Safety
 ///
@@ -254,7 +255,7 @@ pub unsafe extern "C" fn creel_set_mask(list: *const c_char) -> c_int {
     code(guarded(Err(EIO), || set_mask(list)))
 }
 
-/// Narrows the mask to a list.
+/// Narrows the affinity mask of the calling thread to a CPU list, or returns an error number.
 fn set_mask(list: Option<&str>) -> Result<(), c_int> {
     let cpus = list.and_then(|text| text.parse::<CpuSet>().ok());
     let cpus = cpus.ok_or(EINVAL)?;

@@ -98,6 +98,8 @@ pub unsafe extern "C" fn creel_pool_new(options: *const Options, pool: *mut *mut
     }))
 }
 
+/// Creates a pool with these options, or with the defaults if `options` is null.
+///
 /// # Safety
 ///
 /// `options` must be null or point to a valid struct.

@@ -156,7 +156,8 @@ fn the_python_wheel_installs() {
     ]);
     install.arg(&site).arg(packages().join("python"));
     install.env("CREEL_LIBRARY", newest(".so"));
-    // The test does not run the tool, so any program can take its place.
+    // The wheel also contains the program `creel`. We take `true` in its place, because the test
+    // only checks that the wheel can start it.
     install.env("CREEL_TOOL", "/bin/true");
     let installed = install.output();
     if !installed.is_ok_and(|done| done.status.success()) {
@@ -216,7 +217,8 @@ fn the_cabal_package_sizes_dependents() {
     };
     assert_eq!(run(&["env"], "exe:sized"), expected());
     assert_eq!(run(&["taskset", "-c", "0"], "exe:sized"), "1");
-    // This program narrows its own mask, and ends when its capabilities have followed.
+    // This program narrows its own mask. It ends when GHC's number of capabilities (its threads
+    // that run Haskell code) has followed the mask.
     let output = run(&["env"], "exe:follows");
     assert_eq!(output.lines().last(), Some("1"), "{output}");
 }

@@ -10,7 +10,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The folder of a machine, a mask or an empty text, and the expected number of workers.
+/// The folder of a machine, the affinity mask, and the expected number of workers. The mask is an
+/// empty text if the row has none.
 type Row = (String, String, usize);
 
 /// Unpacks the captured machines. They are not part of the project. We look for them in the folder
@@ -249,7 +250,8 @@ fn node(rows: &[Row], folder: &TempDir) {
             .unwrap()
             .success()
     );
-    // The tool has no option for the mask. Machines that list no CPU are errors for it.
+    // The package for Node runs `creel`, which has no option for the mask and returns an error for
+    // a machine that lists no CPU. Therefore we leave out such rows.
     let plain = rows
         .iter()
         .filter(|row| row.1.is_empty() && Machine::read_cores_from(row.0.as_ref()).is_ok());

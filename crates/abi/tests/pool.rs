@@ -149,7 +149,7 @@ fn the_library_can_be_opened_and_closed_again_and_again() {
 }
 
 #[test]
-fn two_libraries_may_carry_creel_in_one_process() {
+fn two_libraries_of_one_process_may_each_contain_creel() {
     let folder = tempfile::tempdir().unwrap();
     let own = link(false);
     for name in ["first", "second"] {
@@ -201,7 +201,7 @@ fn a_mask_that_openmp_has_narrowed_does_not_count() {
     if free[1] != "0" {
         assert_ne!(bound[1], bound[2], "OpenMP must have narrowed the thread");
     }
-    // The mask that the process itself has still counts.
+    // A mask of the whole process, which is not OpenMP's, still counts.
     let masked = run(&["taskset", "-c", "0"], "true");
     assert_eq!(fields(&masked), ["1", "0", "0"]);
 }

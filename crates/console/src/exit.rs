@@ -130,7 +130,7 @@ fn exit_of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
     let kind = match cause.downcast_ref::<io::Error>() {
         Some(io) => io.kind(),
-        // serde_json wraps the error of the stream that it writes to.
+        // serde_json wraps the error of the stream that it writes to, so we look at its kind here.
         None => cause.downcast_ref::<serde_json::Error>()?.io_error_kind()?,
     };
     match kind {

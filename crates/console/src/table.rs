@@ -9,9 +9,9 @@ use unicode_width::UnicodeWidthStr;
 /// The alignment of the cells of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// For words.
+    /// Cells begin at the left end of the column, which suits words.
     Left,
-    /// For numbers.
+    /// Cells end at the right end of the column, which suits numbers.
     Right,
 }
 

@@ -42,7 +42,8 @@ pub(crate) struct Shared<S> {
     /// The number of HTTP/1 connections that hold hyper's state. It is a hint and needs no memory
     /// ordering.
     pub(crate) awake: AtomicUsize,
-    /// The maximum number of such connections that have no request.
+    /// The number of connections in `awake` above which a connection frees hyper's state as soon as
+    /// it is idle.
     pub(crate) most_awake: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]

@@ -175,8 +175,9 @@ fn an_idle_connection_takes_little_memory_and_still_works() {
     few_connections_keep_their_buffers();
 }
 
-/// Checks the setting `most_awake`. Even if many connections have just had a request, only a few of
-/// them keep their buffers.
+/// Checks the setting `most_awake`, which limits the number of connections that keep hyper's
+/// buffers. Even if many connections have just had a request, only a few of them keep their
+/// buffers.
 fn few_connections_keep_their_buffers() {
     let address = start(10);
     ask(&mut connect(address), "/warm");

@@ -183,7 +183,7 @@ fn resets_garbage_and_silence_affect_one_connection_only() {
     server.end();
 }
 
-/// Counts its own drops.
+/// A value that counts how often it was dropped.
 struct Counted(&'static AtomicUsize);
 
 impl Drop for Counted {

@@ -180,7 +180,8 @@ fn a_request_during_shutdown_gets_a_complete_answer_or_none() {
     for round in 0..40_u32 {
         let mut server = start(service_fn(plain), |it| it);
         let mut stream = server.asked();
-        // In every second round, the connection is usually idle by now.
+        // In every second round, we let a few seconds pass, so that the server has usually freed
+        // hyper's state of the idle connection by now.
         for _ in 0..round % 2 * 4 {
             server.clock.second();
             drop(server.asked());

@@ -131,7 +131,7 @@ fn messages_that_leak_are_dropped_outside_the_lock() {
     }
 }
 
-/// A number of messages that the interpreter, too, sends in seconds.
+/// The number of messages. Under Miri it is small, because Miri is much slower.
 const MANY: u64 = if cfg!(miri) { 100 } else { 10_000 };
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //!     cargo bench -p creel-tokio
 //!
-//! Each number is the median of several rounds, which take turns.
+//! Each number is the median of several rounds. The measurements take turns within a round, so that
+//! a change of the machine's speed concerns all of them.
 
 use std::future::Future;
 use std::hint::black_box;

@@ -1,4 +1,4 @@
-//! Channels, listeners, intervals and sets of tasks as `Stream` and `Sink`.
+//! Tests of channels, listeners, intervals and sets of tasks as `Stream` and `Sink`.
 
 use creel::channel::{SendError, bounded, spsc};
 use creel::net::{TcpListener, TcpStream};

@@ -241,7 +241,7 @@ fn an_arc_keeps_the_descriptor_open() {
     });
     drop(waits);
     writer.write_all(b"x").unwrap();
-    // It can be registered again.
+    // The descriptor is still open, so we can wait for it with a new `AsyncFd`.
     let again = AsyncFd::new(reader);
     pool.block_on(again.readable()).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Misbehaving user code at every place where the pool calls it.
+//! Tests with user code that misbehaves, at every place where the pool calls it.
 //!
 //! The tests cover panics, leaks, re-entry, and more workers than there are CPUs. In every case the
 //! pool keeps working, and everything that was borrowed or owned is dropped exactly once.
@@ -24,7 +24,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Panics when the last of its clones is dropped.
+/// A value that panics when it is dropped, unless its thread is already panicking.
 struct LoudDrop;
 
 impl Drop for LoudDrop {
@@ -35,7 +35,7 @@ impl Drop for LoudDrop {
     }
 }
 
-/// Panics whenever it is dropped.
+/// A value that always panics when it is dropped.
 struct Bomb;
 
 impl Drop for Bomb {
@@ -77,7 +77,7 @@ fn assert_works(pool: &Pool) {
 
 fn throws(f: impl FnOnce()) {
     let payload = catch_unwind(AssertUnwindSafe(f)).expect_err("the call panics");
-    // The drop of the payload may panic as well.
+    // Dropping the payload may panic as well, so we catch that too.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
 }
 
@@ -235,7 +235,7 @@ fn wakers_that_panic_do_not_end_a_worker() {
     let builder = Pool::builder().workers(1).clock(clock.clone());
     let pool = builder.wait(Wait::Park).build().unwrap();
     let bad = Waker::from(Arc::new(BadWaker));
-    // The worker fires this timer between two others.
+    // The second of three timers has the bad waker. The worker must fire the other two as well.
     let (wakes, woken) = mpsc::channel();
     let mut sleeps: Vec<_> = (0..3)
         .map(|_| {
@@ -259,7 +259,7 @@ fn wakers_that_panic_do_not_end_a_worker() {
             .recv_timeout(Duration::from_secs(60))
             .expect("both timers fire")
     });
-    // This is the waker of a thread or task that joins a task.
+    // Next, the bad waker waits for the end of a task.
     let (tx, rx) = oneshot::channel::<()>();
     let mut joined = pool.spawn(async { rx.await.is_ok() });
     assert!(
@@ -269,7 +269,8 @@ fn wakers_that_panic_do_not_end_a_worker() {
     );
     tx.send(()).unwrap();
     assert!(pool.block_on(joined).unwrap());
-    // This is the waker of a receiver, in a task that sends.
+    // Finally, the bad waker waits in the receiver of a channel. The task that sends runs it, and
+    // fails with its panic.
     let (tx, mut rx) = oneshot::channel();
     assert!(
         Pin::new(&mut rx)

@@ -1,4 +1,4 @@
-//! Work that blocks its thread, on as many threads as there are workers.
+//! Tests of work that blocks its thread, on as many threads as there are workers.
 //!
 //! Idle workers must run everything else that is ready, wherever it is queued. No test here would
 //! end if any of that work were left behind.
@@ -136,7 +136,8 @@ fn a_pool_that_has_grown_finds_work_stranded_on_blocked_workers() {
         for _ in 0..20 {
             let pool = pool(2, Wait::Park);
             let (go_on, gate) = mpsc::channel::<()>();
-            // The worker has a queue, so the watchdog checks it.
+            // This task spawns a child and then blocks its worker, whose queue has work by then.
+            // The watchdog therefore checks this worker.
             let first = pool.spawn(async move {
                 task::spawn(async {}).detach();
                 gate.recv().unwrap();

@@ -1,4 +1,5 @@
-//! Loops over iterators: live sources, the bound, the order of results, and panics.
+//! Tests of loops over iterators. They cover live sources, the maximum number of items that are
+//! taken and not finished, the order of results, and panics.
 
 mod deadline;
 
@@ -225,7 +226,8 @@ fn an_iterator_that_blocks_does_not_stop_the_workers() {
             while !done.load(SeqCst) {
                 thread::yield_now();
             }
-            // Both workers run other work, and so do loops.
+            // The source blocks, and the pool still runs everything else: jobs on both workers,
+            // another loop, and another loop over an iterator.
             for worker in 0..2 {
                 assert_eq!(pool.run_on(worker, || worker).unwrap(), worker);
             }

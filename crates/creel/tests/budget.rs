@@ -20,7 +20,8 @@ use std::time::Duration;
 const TRIES: usize = 100_000;
 /// The maximum number of operations before the other task is polled.
 ///
-/// This is one budget. The setup may already have used a part of it, so the number can be lower.
+/// This is the budget of one poll. The setup may already have used a part of it, so the other task
+/// may be polled after fewer operations.
 const BOUND: usize = 128;
 
 /// Returns how many operations the loop has done when the other task is first polled.
@@ -143,7 +144,7 @@ gives_way!(a_stream: let (client, server) = {
     server.read_exact(&mut [0]).await.unwrap();
 });
 
-/// A loop over handles of tasks that have ended, with and without a set.
+/// The loop awaits the handles of tasks that have ended, first directly and then from a set.
 #[test]
 fn a_loop_over_handles_yields() {
     let pool = pool();

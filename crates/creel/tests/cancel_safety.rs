@@ -83,7 +83,8 @@ fn one_write_is_safe_to_cancel() {
             let waits = cancel(writes);
             written += count?;
             if waits {
-                // This distinguishes a full buffer from an operation that yielded to other tasks.
+                // The write was pending, either because the buffer is full or because it yielded to
+                // other tasks. In the second case, this attempt succeeds and we continue.
                 match a.try_write(&piece) {
                     Ok(more) => written += more,
                     Err(_) => break,

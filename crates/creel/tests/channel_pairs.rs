@@ -1,4 +1,4 @@
-//! Channels between plain threads, and channels whose futures the test polls itself.
+//! Tests of channels between plain threads, and channels whose futures the test polls itself.
 
 use creel::channel::{RecvError, SendError, TryRecvError, TrySendError, bounded, oneshot, spsc};
 use std::future::Future;
@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Fewer messages under Miri, because it takes minutes for work that otherwise takes milliseconds.
+/// The number of messages. It is small under Miri, because Miri takes minutes for work that
+/// otherwise takes milliseconds.
 const MANY: u64 = if cfg!(miri) { 20 } else { 10_000 };
 
 /// A waker that counts how often it is woken.

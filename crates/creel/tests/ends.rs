@@ -1,4 +1,4 @@
-//! Pools that end while other threads spawn, wake, join and cancel tasks.
+//! Tests of pools that end while other threads spawn, wake, join and cancel tasks.
 //!
 //! Accepted tasks are run or cancelled, each future is dropped exactly once, and no thread of the
 //! pool is left.
@@ -47,7 +47,8 @@ fn threads_named(prefix: &str) -> usize {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_spawn_during_the_drop_starts_no_thread_after_it() {
-    // With threads that pause at random, about twenty rounds take a second.
+    // Under `--cfg creel_pauses` threads pause at random, and only about twenty rounds fit into a
+    // second. Therefore we run fewer rounds.
     let most = if cfg!(creel_pauses) { 200 } else { 2000 };
     bounded("spawns during drops", move || {
         for round in rounds(most) {
@@ -151,7 +152,8 @@ fn a_pool_ends_although_its_tasks_block_on_each_other() {
             for round in 0..50 {
                 let pool = pool(workers);
                 let (begun, begins) = mpsc::channel();
-                // All workers block for tasks that are still queued and will be cancelled.
+                // Each worker blocks until its child task is dropped. A child never ends by itself,
+                // so only the end of the pool releases the workers, because it cancels all tasks.
                 let waits: Vec<_> = (0..workers)
                     .map(|_| {
                         let begun = begun.clone();

@@ -1,5 +1,5 @@
-//! Pools that are dropped while other threads wait in `block_on`, or that shut down without
-//! waiting.
+//! Tests of pools that are dropped while other threads wait in `block_on`, or that shut down
+//! without waiting.
 
 #![cfg(not(miri))]
 

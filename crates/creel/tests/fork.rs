@@ -1,4 +1,4 @@
-//! A process that was forked from a process with a pool.
+//! Tests a process that was forked from a process with a pool.
 //!
 //! The child can drop the pool, which does nothing, and can create new pools. This is a single
 //! test. Therefore no other thread of the test harness holds a lock when the process forks.
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Panics if it is dropped in another process than the one that created it.
+/// A value that panics if another process than the one that created it drops it.
 struct Owned {
     _alive: Arc<()>,
     process: u32,

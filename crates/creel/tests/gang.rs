@@ -1,4 +1,4 @@
-//! Gangs: all members run a region at the same time, and barriers inside of regions work.
+//! Tests of gangs: all members run a region at the same time, and barriers inside of regions work.
 
 use creel::{BrokenBarrier, GangError, Pool, Wait};
 use std::{

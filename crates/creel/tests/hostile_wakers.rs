@@ -230,7 +230,7 @@ fn blocking_call_meets_hostile_wakers() {
     });
 }
 
-/// Counts its drops.
+/// A message that counts how often it was dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Drop for Counted {

@@ -1,5 +1,5 @@
-//! Joins at any depth: what they return, how they panic, and that no closure waits while a worker
-//! is idle.
+//! Tests of joins at any depth: what they return, how they panic, and that no closure waits while a
+//! worker is idle.
 
 mod deadline;
 
@@ -129,7 +129,8 @@ fn closures_that_wait_for_each_other_after_short_recursions_make_progress() {
                     assert_eq!(pool.recurse(|j| fibonacci_with(j, 5)), 5);
                 }
                 if round % 2 == 0 {
-                    // By then, there is usually no watchdog any more.
+                    // In every second round, we wait for a moment. By then, all workers usually
+                    // sleep, and there is no watchdog any more.
                     thread::sleep(Duration::from_millis(5));
                 }
                 let both = Barrier::new(2);
@@ -166,7 +167,8 @@ struct Visits {
     leaves: AtomicUsize,
 }
 
-/// Panics at the node number `at` of a recursion, in the order in which they are visited.
+/// Runs a recursion of joins in which the node that is visited as number `at` panics. Nodes are
+/// counted from 0.
 fn bomb(pool: &Pool, depth: u32, visits: &Visits, at: usize) {
     if depth == 0 {
         visits.leaves.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Extreme values: thousands of callers, thousands of workers, the longest durations, and items
-//! without a size.
+//! Tests with extreme values: thousands of callers, thousands of workers, the longest durations,
+//! and items without a size.
 
 #![cfg(not(miri))]
 
@@ -115,7 +115,8 @@ fn the_shortest_and_longest_times_work() {
                 ever.tick().await;
             }
             let second = Duration::from_secs(1);
-            // A tick is at most one period early, even if you ask for a longer time.
+            // `early` lets a tick return before its time, but by one period at most. This also
+            // holds if you pass a longer time.
             for early in [second, Duration::from_secs(7), Duration::MAX] {
                 let mut at_once = time::interval(second).early(early);
                 let begin = Instant::now();

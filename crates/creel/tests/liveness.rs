@@ -76,7 +76,8 @@ struct World {
     least: usize,
     /// Whether the pool ends in the middle of the round, which cancels tasks.
     ends: bool,
-    /// Its reference count tracks the pieces that have begun and not ended.
+    /// Each piece holds a clone from its beginning to its end. The reference count therefore shows
+    /// how many pieces have begun and not ended.
     alive: Arc<()>,
 }
 
@@ -258,7 +259,7 @@ fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
 
 /// Runs work of this pool that is not a task. Any thread may call this function.
 fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
-    // The calling thread may have to wait for the threads that help it.
+    // The calling thread may have to wait for the threads that help it, so it needs a permit.
     let Some(_permit) = world.may_block(1) else {
         return;
     };

@@ -1,4 +1,4 @@
-//! Pools, senders and handles in thread-locals of the program.
+//! Tests of pools, senders and handles in thread-locals of the program.
 //!
 //! Such values are dropped when their thread ends, after the runtime's own thread-locals. They must
 //! end properly there as well.
@@ -44,7 +44,7 @@ fn pool(workers: usize) -> Pool {
 fn use_all() {
     let pool = pool(1);
     pool.block_on(async {
-        // Miri has no sockets.
+        // Miri supports no sockets, so we leave them out there.
         #[cfg(not(miri))]
         {
             let socket = creel::net::UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Locks that are held across a loop, a join or a scope.
+//! Tests of locks that are held across a loop, a join or a scope.
 //!
 //! Stolen work must not take such a lock again on the same stack. Therefore a thread that waits
 //! runs only work that comes from the operation it waits for. `docs/design/loops.md` explains why.

@@ -113,7 +113,7 @@ fn a_panic_at_any_item_reaches_the_caller_and_the_pool_keeps_working() {
     }
 }
 
-/// Counts itself while it is alive.
+/// A value that is counted while it is alive.
 struct Counted<'a>(&'a AtomicUsize);
 
 impl<'a> Counted<'a> {
@@ -147,7 +147,7 @@ fn results_made_before_a_panic_are_dropped_once() {
 }
 
 #[test]
-fn nested_loops_second_callers_and_workers_make_progress() {
+fn nested_loops_of_several_callers_and_of_workers_visit_all_items() {
     for pool in pools(&[1, 2, 5]) {
         let total = AtomicUsize::new(0);
         let add = |_| add_one(&total);

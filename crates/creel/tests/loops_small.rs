@@ -1,4 +1,4 @@
-//! Every loop verb once, on few items. These tests are small enough for Miri, which detects
+//! Runs every loop verb once, on a few items. These tests are small enough for Miri, which detects
 //! undefined behaviour.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait, loops::ExchangeSender};
@@ -14,7 +14,7 @@ use std::{
 #[test]
 fn every_verb_works_and_survives_a_panic() {
     let balances = [Balance::Sticky, Balance::Shared, Balance::Fixed];
-    // Only one balance under Miri, because it takes minutes for work that otherwise takes
+    // Under Miri we test only one balance, because Miri takes minutes for work that otherwise takes
     // milliseconds.
     for &balance in &balances[..if cfg!(miri) { 1 } else { 3 }] {
         let builder = Pool::builder().workers(3).wait(Wait::Park);
@@ -74,7 +74,8 @@ fn every_verb_works_and_survives_a_panic() {
                 pool.deliver(&mut outbox, &mut others, |x, message| *x = message);
             });
             for balance in [Balance::Sticky, Balance::Fixed] {
-                // The first one delivers at once, and the second one stores the messages.
+                // With the first balance, an exchange delivers messages at once. With the second
+                // one, it stores them first.
                 let pool = pool.with_balance(balance);
                 thrown("exchange", &mut || {
                     let items = (0..9, &mut items);

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A way to misuse the library, and its name.
+/// The name of a way to misuse the library, and a closure that does it.
 type Case<'a> = (&'static str, Box<dyn FnOnce() + 'a>);
 
 /// Polls the future once on a thread without a pool.

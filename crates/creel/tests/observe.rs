@@ -1,4 +1,5 @@
-//! The observation socket: what a pool reports to other processes, and which commands it accepts.
+//! Tests of the observation socket: what a pool reports to other processes, and which commands it
+//! accepts.
 
 #![cfg(all(target_os = "linux", not(miri)))]
 

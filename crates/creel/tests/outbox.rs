@@ -1,10 +1,10 @@
-//! Outboxes and scratch: results have the same bits at any number of workers, messages keep their
-//! order, and misuse is safe.
+//! Tests of outboxes and scratch: results have the same bits at any number of workers, messages
+//! keep their order, and misuse is safe.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The number of items. Under Miri it is small enough for a few seconds.
+/// The number of items. Under Miri it is small, so that the tests take only a few seconds.
 const MANY: usize = if cfg!(miri) { 44 } else { 2000 };
 
 fn pool(workers: usize) -> Pool {
@@ -36,7 +36,7 @@ fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
                 expected[to] = mix(expected[to], *sender);
             }
         }
-        // Miri runs only the first two, because it is slow.
+        // Under Miri we test only the first two numbers of workers, because Miri is slow.
         for &workers in &[1, 3, 2, 7, 64][..if cfg!(miri) { 2 } else { 5 }] {
             let pool = pool(workers);
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {

@@ -1,4 +1,4 @@
-//! The public pool: workers, inbox jobs, panics, resizing and shutdown.
+//! Tests of the public pool: workers, inbox jobs, panics, resizing and shutdown.
 
 use creel::{Balance, BuildError, JoinError, NamedPools, Pool, Wait, WorkerError, net::UdpSocket};
 use std::{
@@ -101,12 +101,12 @@ fn work_for_a_missing_worker_is_an_error() {
         panic!("the task is not spawned");
     };
     assert!(missing(error));
-    // A resize makes an index stale.
+    // After the pool has shrunk to one worker, the index 1 names no worker any more.
     pool.run_on(1, || ()).unwrap();
     pool.resize(1).unwrap();
     assert!(pool.run_on(1, || ()).is_err());
     assert!(pool.wake(1).is_err() && pool.wake(0).is_ok());
-    // For `spawn_near`, the worker is only a hint.
+    // For `spawn_near`, the worker is only a hint. Therefore a missing worker is not an error.
     assert_eq!(pool.block_on(pool.spawn_near(9, async { 7 })).unwrap(), 7);
     let mut ran = false;
     pool.scope(|s| s.spawn_near(9, || ran = true));

@@ -1,4 +1,4 @@
-//! Child processes: pipes, ends, kills and drops.
+//! Tests of child processes: their pipes, how they end, and how they are killed and dropped.
 #![cfg(unix)]
 
 use creel::process::{Child, Command};
@@ -110,7 +110,8 @@ fn a_child_that_reads_nothing_breaks_the_pipe() {
     let stdin = child.stdin.take().unwrap();
     pool.block_on(async {
         child.wait().await.unwrap();
-        // A child that another thread is just starting has a copy of the pipe for a moment.
+        // Another test may be starting a child, which has a copy of the pipe for a moment. Writing
+        // succeeds as long as this copy exists, so we repeat it until it fails.
         let error = loop {
             if let Err(error) = stdin.write_all(b"text").await {
                 break error;
@@ -150,16 +151,17 @@ fn waiting_can_be_cancelled_and_a_kill_ends_the_child() {
 }
 
 #[test]
-fn a_dropped_child_is_killed_if_that_was_asked_for() {
+fn kill_on_drop_kills_a_dropped_child_and_leaves_no_zombie() {
     let pool = pool(1);
     let id = pool.block_on(async {
         let child = endless().kill_on_drop(true).spawn().unwrap();
         started(&child).await;
         child.id().unwrap()
     });
-    // It is also waited for, so there is no zombie.
+    // `exists` counts a zombie as well. Therefore this also checks that the killed child is waited
+    // for.
     wait_until("the child was not killed", || !exists(id));
-    // A cancelled future drops its child.
+    // The same must happen if a future is cancelled that owns the child.
     let (sender, id) = std::sync::mpsc::channel();
     let task = pool.spawn(async move {
         let child = endless().kill_on_drop(true).spawn().unwrap();

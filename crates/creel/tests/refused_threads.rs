@@ -1,4 +1,4 @@
-//! A system that refuses to start threads.
+//! Tests on a system that refuses to start threads.
 //!
 //! A caller that needs a new thread gets a clear error, workers that already have a thread keep
 //! working, and everything works again once threads are available. Each case runs in a process of
@@ -63,7 +63,7 @@ fn limit(bytes: libc::rlim_t) {
 
 /// Leaves too little address space for the stack of another thread.
 fn refuse_threads() {
-    // A thread that is just starting would not find enough memory.
+    // A thread that is just starting still needs memory, so we wait before we set the limit.
     wait_until_no_thread_starts();
     let status = std::fs::read_to_string("/proc/self/statm").expect("Linux reports the size");
     let pages: libc::rlim_t = status.split(' ').next().unwrap().parse().expect("a number");

@@ -1,4 +1,4 @@
-//! Scopes with many short jobs, and with jobs that wait for each other.
+//! Tests of scopes with many short jobs, and with jobs that wait for each other.
 
 mod deadline;
 
@@ -35,7 +35,7 @@ fn each_job_of_a_large_scope_runs_once() {
     });
 }
 
-/// Spawns two jobs per job, down to a depth.
+/// Counts itself as a job and spawns two more jobs, which do the same until `depth` is 0.
 fn grow<'s>(s: &'s Scope<'s, '_>, depth: u32, jobs: &'s AtomicUsize) {
     jobs.fetch_add(1, SeqCst);
     if depth > 0 {

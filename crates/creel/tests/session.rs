@@ -1,5 +1,5 @@
-//! Sessions and workers: which threads are pinned, to which CPUs, and that the caller gets its
-//! affinity mask back.
+//! Tests of sessions and workers: which threads are pinned, to which CPUs, and that the caller gets
+//! its affinity mask back.
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;
@@ -77,7 +77,7 @@ fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn workers_run_where_the_stats_say_and_a_pool_made_on_one_may_use_all_cpus() {
+fn workers_run_where_the_stats_say_and_a_pool_created_on_a_worker_may_use_all_cpus() {
     let _alone = alone();
     let world = mask();
     let pool = Pool::builder()
@@ -134,7 +134,7 @@ fn two_pools_start_on_different_cores_if_possible() {
 }
 
 #[test]
-fn an_impossible_placement_is_rejected_by_name() {
+fn the_error_of_an_impossible_placement_names_the_missing_cpu() {
     let _alone = alone();
     let nowhere = Placement::List(vec!["4000".parse().unwrap()]);
     let Err(refused) = Pool::builder().workers(1).placement(nowhere).build() else {
@@ -147,7 +147,8 @@ fn an_impossible_placement_is_rejected_by_name() {
 #[test]
 fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     let _alone = alone();
-    // A caller is not pinned, and a worker on the same CPU would delay it.
+    // The pool does not pin the caller of a loop. If the caller runs on the CPU to which a worker
+    // is pinned, the two delay each other, so the worker has to move.
     let before = mask();
     if before.len() < 2 {
         eprintln!("skipped: one usable PU");

@@ -1,4 +1,4 @@
-//! Loops that share one call site, because they are called through a function pointer.
+//! Tests of loops that share one call site, because they are called through a function pointer.
 
 use creel::{Pool, Wait};
 use std::time::{Duration, Instant};
@@ -16,8 +16,9 @@ fn tiny(pool: &Pool) {
     });
 }
 
-/// Calls a heavy loop, and returns whether it was shared out. A loop that is not shared is one
-/// block. A shared one has more, also if all other workers come too late to take one.
+/// Calls a heavy loop, and returns whether it was shared with other workers. A loop that is not
+/// shared consists of one block. A shared loop has more blocks, even if all other workers come too
+/// late to take one.
 fn is_shared(pool: &Pool) -> bool {
     let blocks = || -> u64 { pool.stats().workers.iter().map(|w| w.loop_blocks).sum() };
     let before = blocks();

@@ -1,4 +1,4 @@
-//! Many short-lived pools under every kind of work at once, with a watchdog.
+//! Runs many short-lived pools with every kind of work at once. A watchdog ends a test that hangs.
 //!
 //! This takes minutes and not seconds, so you run it with `--ignored`. The test prints its seed.
 //! `CREEL_SOAK_SEED` sets the seed, and `CREEL_SOAK_ROUNDS` the number of rounds.

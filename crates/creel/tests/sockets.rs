@@ -1,4 +1,4 @@
-//! Sockets and the pools that wait for them.
+//! Tests of sockets and the pools that wait for them.
 //!
 //! A socket outlives its pool, moves from one pool to the next, and two pools can wait for the same
 //! socket.

@@ -1,4 +1,5 @@
-//! Queues of the program's own (`creel::Source`), and the methods that come with them.
+//! Tests of queues that the program itself provides (`creel::Source`), and of the pool's methods
+//! for such programs, for example `notify` and `send_to`.
 
 use creel::{Pool, Source};
 use std::{
@@ -117,7 +118,8 @@ fn a_join_whose_stolen_side_waits_for_a_job_makes_progress() {
                 stolen.store(1, Ordering::SeqCst);
                 let (sender, receiver) = channel();
                 inner.push(&handle, move || sender.send(()).unwrap());
-                // Both workers are busy now: this one, and the one that waits for this side.
+                // Both workers are busy now: one runs this side, and the other one waits for it.
+                // The job can run only if the worker that waits takes it.
                 receiver.recv().unwrap();
             },
         );
@@ -145,7 +147,7 @@ fn a_source_that_wakes_an_idle_pool_leaves_it_idle_again() {
     }
 }
 
-/// A variable that makes this program run a scenario in which it must end.
+/// The environment variable that is set in the child process, which must end with a panic.
 const CHILD: &str = "CREEL_TEST_PANIC_IN_WAIT";
 
 #[test]

@@ -1,4 +1,4 @@
-//! Streams of all kinds as a server uses them: their ends, halves, floods, and peers that
+//! Tests of streams of all kinds as a server uses them: their ends, halves, floods, and peers that
 //! disconnect.
 
 #![cfg(all(unix, not(miri)))]
@@ -45,8 +45,9 @@ async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
     }
 }
 
-/// A short read means that there is no more data for now. The end of the stream must still be seen,
-/// whether it comes with the last bytes or after them.
+/// After a short read, a stream assumes that there is no more data for now, and waits for the next
+/// event. It must still see the end of the stream, whether the end comes with the last bytes or
+/// after them.
 #[test]
 fn a_stream_sees_its_end_with_or_after_the_last_bytes() {
     for workers in [1, 2] {
@@ -404,7 +405,8 @@ fn a_sender_to_a_full_queue_sleeps() {
     let (begin, before) = (Instant::now(), pool.stats().tasks.polls);
     std::thread::sleep(Duration::from_millis(50));
     let polls = pool.stats().tasks.polls - before;
-    // This thread may have been suspended during the wait.
+    // This thread may have been suspended during the sleep, so the limit grows with the time that
+    // has passed.
     let most = 10 + begin.elapsed().as_millis();
     assert!(u128::from(polls) < most, "{polls} useless polls");
     for number in 0..SENT {

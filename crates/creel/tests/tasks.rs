@@ -1,4 +1,4 @@
-//! Tasks on a pool, tested through the public interface.
+//! Tests of tasks on a pool, through the public interface.
 
 use creel::channel::{RecvError, SendError, TrySendError, bounded, oneshot, spsc};
 use creel::task::{self, JoinError, yield_now};
@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Fewer cases under Miri, because it takes minutes for work that otherwise takes milliseconds.
+/// We divide the number of cases by this number. It is 20 under Miri, because Miri takes minutes
+/// for work that otherwise takes milliseconds.
 const FEWER: usize = if cfg!(miri) { 20 } else { 1 };
 
 fn pool(workers: usize) -> Pool {
@@ -472,7 +473,7 @@ fn a_resize_loses_no_task() {
 
 #[test]
 fn a_drop_may_spawn() {
-    /// When it is dropped, spawns a task that reports that it runs.
+    /// A value whose drop spawns a task. The task sends a message when it runs.
     struct Last(mpsc::Sender<()>, Arc<()>);
     impl Drop for Last {
         fn drop(&mut self) {
@@ -494,12 +495,13 @@ fn a_drop_may_spawn() {
             pending::<()>().await;
         }
     };
-    // If a cancel drops the future, the pool continues and the child runs.
+    // In the first case, `abort` drops the future. The pool continues, so the spawned task runs.
     let task = pool.spawn(spawns());
     task.abort();
     assert!(pool.block_on(task).is_err());
     soon(&rx);
-    // If the end of the pool drops the future, the pool refuses the child.
+    // In the second case, the end of the pool drops the futures. The pool then rejects the tasks
+    // that they spawn.
     pool.spawn(spawns()).detach();
     pool.spawn_on(1, spawns()).detach();
     drop(pool);

@@ -1,4 +1,4 @@
-//! Tasks, channels and waits between a small number of workers.
+//! Tests of tasks, channels and waits between a small number of workers.
 //!
 //! The tests are small enough for Miri, which detects undefined behaviour and, with many seeds,
 //! explores many interleavings.
@@ -40,7 +40,8 @@ fn a_freed_block_is_reused_whatever_it_contained() {
             .collect::<Vec<_>>()
     });
     let mut made = pool.block_on(made).unwrap().into_iter();
-    // Another worker frees a block, then a thread that is not a worker.
+    // First another worker frees a block. Then this thread, which is not a worker, frees another
+    // one.
     let (first, second) = (made.next().unwrap(), made.next().unwrap());
     let freed = pool.spawn_on(1, async move { drop(first) });
     pool.block_on(freed).unwrap();
@@ -51,7 +52,7 @@ fn a_freed_block_is_reused_whatever_it_contained() {
         "the receiver is there"
     );
     assert_eq!(rx.try_recv().ok().map(|sparse| sparse.1), Some(7));
-    // The owner takes back the blocks that other threads freed.
+    // The worker that owns the blocks now uses those that the other threads have freed.
     let again = pool.spawn_on(0, async {
         let more: Vec<_> = (0..40).map(|_| oneshot::channel::<Sparse>()).collect();
         more.iter().all(|(tx, _)| !tx.is_closed())

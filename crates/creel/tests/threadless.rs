@@ -1,4 +1,4 @@
-//! Behaviour that also holds on a system without threads.
+//! Tests of behaviour that also holds on a system without threads.
 //!
 //! `.ci/run` builds these tests for `wasm32-wasip1` and runs them there. On that target everything
 //! runs on the thread that calls it.
@@ -114,7 +114,8 @@ fn timers_fire() {
     }
 }
 
-/// Timers and tasks bound to a worker get their turn while other tasks never wait.
+/// Other tasks are always ready here. Timers, and tasks that are bound to a worker, must still get
+/// their turn.
 #[test]
 fn timers_fire_next_to_a_busy_task() {
     for pool in pools() {

@@ -1,4 +1,4 @@
-//! Timers on workers with a manual clock, and how a throttled worker waits.
+//! Tests of timers on workers with a manual clock, and how a throttled worker waits.
 
 use creel::net::UdpSocket;
 use creel::time::{Clock, Sleep, sleep};

@@ -1,4 +1,5 @@
-//! Cancellation tokens: which tokens a cancel reaches, and how long a chain of them may be.
+//! Tests of cancellation tokens: which tokens a cancel reaches, and how long a chain of them may
+//! be.
 
 use creel::task::CancellationToken;
 

@@ -31,7 +31,8 @@ fn pools() -> impl Iterator<Item = creel::Pool> {
     pools.flat_map(move |pool| balances.map(|balance| pool.with_balance(balance)))
 }
 
-/// Lengths at which the loops change their behaviour.
+/// The numbers of items to test. They include the lengths at which the loops change their
+/// behaviour.
 const LENGTHS: &[usize] = if cfg!(miri) {
     &[0, 1, 9]
 } else {
@@ -417,7 +418,7 @@ fn a_panic_in_any_verb_drops_each_result_once() {
                 assert!(thrown.is_err(), "verb {verb}, bad {bad}");
                 assert_eq!(std::sync::Arc::strong_count(&alive), 1, "verb {verb}");
             }
-            // Errors drop the results that were made, too.
+            // If a closure returns an error, the results of the other calls are dropped as well.
             let half = |i: usize| {
                 if i < bad {
                     Ok(std::sync::Arc::clone(&alive))

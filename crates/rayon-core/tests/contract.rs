@@ -160,7 +160,7 @@ fn a_handler_gets_the_panics_of_spawned_jobs() {
 }
 
 #[test]
-fn a_thread_that_joins_its_own_pool_works_alone_and_with_others() {
+fn use_current_thread_works_with_and_without_further_threads() {
     for threads in [1, 2, 3] {
         let run = move || {
             let builder = ThreadPoolBuilder::new().num_threads(threads);

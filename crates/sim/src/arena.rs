@@ -28,7 +28,8 @@ pub(crate) fn switch(on: bool) {
     REST.set(on.then_some((0, 0)));
 }
 
-/// Runs `f` with the system's allocator, so that it does not change the addresses of the simulation.
+/// Runs `f` with the system's allocator, so that it does not change the addresses of the
+/// simulation.
 pub(crate) fn paused<R>(f: impl FnOnce() -> R) -> R {
     let rest = REST.take();
     let result = f();
@@ -104,7 +105,8 @@ fn mark(begin: usize, in_arena: bool) -> *mut u8 {
     let at = ptr::with_exposed_provenance_mut::<u8>(begin);
     // SAFETY: the caller has reserved `HEADER` bytes in front of `begin`, which is aligned to 16.
     let header = unsafe { at.sub(HEADER) };
-    // SAFETY: as above. No reference to these bytes exists.
+    // SAFETY: these are the bytes that the caller has reserved, and they are aligned, because
+    // `begin` and `HEADER` are multiples of 16. No reference to them exists.
     unsafe { header.cast::<u64>().write(u64::from(in_arena)) };
     at
 }

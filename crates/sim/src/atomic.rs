@@ -1,4 +1,4 @@
-//! Atomics whose accesses cost virtual time, with the methods of those of `std`.
+//! Atomics whose accesses cost virtual time. They have the methods of the atomics of `std`.
 
 use crate::cache::Access;
 use crate::engine::access;

@@ -11,7 +11,7 @@ use crate::machine::Costs;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The bytes of a line, as a shift.
+/// The binary logarithm of the number of bytes of a line.
 const LINE_BITS: u32 = 6;
 
 /// The place of a core in the machine.
@@ -40,13 +40,13 @@ pub(crate) const CORES_MAX: usize = 512;
 struct Line {
     /// The core that owns the line, plus 1. 0 if no core owns it.
     owner: u32,
-    /// The PU that wrote last, plus 1.
+    /// The PU that wrote to the line last, plus 1. It is 0 if no PU has written to it.
     writer: u32,
     sharers: [u64; CORES_MAX / 64],
     busy_until: u64,
-    /// The core that requested the line last in order to write, plus 1, and the time when the line
-    /// arrives there.
+    /// The core that last requested the line in order to write, plus 1.
     requester: u32,
+    /// The time when the line arrives at `requester`.
     arrives_at: u64,
 }
 

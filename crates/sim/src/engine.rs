@@ -22,12 +22,13 @@ use std::ptr;
 
 /// The bytes of a simulated thread's stack.
 const STACK: usize = 1 << 20;
-/// Work is split into steps of this length, so that a thread can be preempted in the middle.
+/// The length in nanoseconds of the steps into which we split work, so that a thread can be
+/// preempted in the middle.
 const STEP: u64 = 100_000;
 
-/// Why a thread gave its turn back.
+/// The reason for which a thread gave its turn back.
 enum Turn {
-    /// Another PU is earlier.
+    /// The clock of another PU is earlier, so that PU has to run first.
     Later,
     /// The thread sleeps.
     Blocked,
@@ -71,7 +72,8 @@ struct Pu {
 }
 
 impl Pu {
-    /// Returns when a line arrives that is on its way, or 0.
+    /// Returns the time when the prefetched line of the address `at` arrives, or 0 if this line is
+    /// not on its way.
     fn arrives_at(&self, at: usize) -> u64 {
         let line = at & !63;
         let fill = self.fills.iter().find(|fill| fill.0 == line);
@@ -298,8 +300,9 @@ impl State {
         }
     }
 
-    /// Makes an access by the current thread. Returns how long the thread waits for it, or how long
-    /// a buffered store takes when those before it are complete.
+    /// Makes an access by the current thread, and returns the time that it takes. For a load or an
+    /// exchange, this is the time for which the thread waits. A buffered store does not make the
+    /// thread wait. Its time runs from the end of the stores before it until it is complete.
     fn access(&mut self, at: usize, kind: Access) -> u64 {
         let index = self.current_pu();
         let pu = &self.pus[index];
@@ -439,7 +442,8 @@ impl State {
     fn pull(&mut self, index: usize) {
         let home = self.pus[index].place;
         let threads = &self.threads;
-        // A queue without a running thread belongs to a PU that leaves its idle state for it.
+        // We take nothing from a PU that has a queue and no running thread, because this PU is just
+        // leaving its idle state to run the queue.
         let can_move = |pu: &Pu| {
             let at = pu
                 .ready
@@ -751,7 +755,8 @@ fn run(engine: &Engine, limit: u64) {
     }
 }
 
-/// Makes an observable step on the memory at `at`.
+/// Calls `step`, which accesses the memory at `at`, at its place in the order of virtual time.
+/// Outside a simulation, it only calls `step`.
 #[track_caller]
 pub(crate) fn access<R>(at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
     match current_engine() {

@@ -127,9 +127,10 @@ impl Machine {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let (topology, costs) = match name {
-            // Zen 2: 4 L3 caches with 3 cores each. C2C has the same cores in the Threadripper
-            // 3960X: 24 ns and 94 ns, hyper-threads 6.5 ns. `pause`: Zen 2 takes about 65 cycles,
-            // according to Agner Fog's tables.
+            // This Zen 2 processor has 4 L3 caches with 3 cores each. C2C lists the Threadripper
+            // 3960X, which has the same cores: 24 ns within an L3 cache, 94 ns between two of them,
+            // and 6.5 ns between hyper-threads. According to Agner Fog's tables, `pause` takes
+            // about 65 cycles on Zen 2.
             "ryzen-3900x" => (
                 "package:1 l3:4 core:3 pu:2",
                 Costs {
@@ -140,10 +141,11 @@ impl Machine {
                     ..LINUX
                 },
             ),
-            // Comet Lake: one ring with 10 cores. C2C: i5-10310U 21 ns, hyper-threads 7.3 ns, and
-            // the i9-9900K with the same ring and 8 cores 21 ns.
+            // Comet Lake has one ring, which connects 10 cores here. C2C lists two relatives: the
+            // i5-10310U takes 21 ns, and 7.3 ns between hyper-threads. The i9-9900K, which has the
+            // same ring with 8 cores, takes 21 ns as well.
             "i9-10850k" => ("package:1 l3:1 core:10 pu:2", Costs { ..LINUX }),
-            // C2C: i7-6700K 20 ns, hyper-threads 6.9 ns.
+            // According to C2C, the i7-6700K takes 20 ns, and 6.9 ns between hyper-threads.
             "i7-4-core-smt" => (
                 "package:1 l3:1 core:4 pu:2",
                 Costs {
@@ -152,10 +154,11 @@ impl Machine {
                     ..LINUX
                 },
             ),
-            // 12 L3 caches of 8 cores in each package. C2C has Milan with 8 cores in each L3 cache,
-            // the EPYC 7R13: 23 ns, 107 ns, 197 ns to the other package, hyper-threads 9.8 ns.
-            // Therefore this is a large machine with the latencies of the generation before. We
-            // leave the second hardware thread of each core out.
+            // Each package has 12 L3 caches with 8 cores each. C2C lists only the generation
+            // before, Milan, which has 8 cores in each L3 cache as well. The EPYC 7R13 takes 23 ns
+            // within an L3 cache, 107 ns within a package, 197 ns to the other package, and 9.8 ns
+            // between hyper-threads. Therefore this is a large machine with the latencies of the
+            // generation before. We leave out the second hardware thread of each core.
             "epyc-2x96" => (
                 "package:2 l3:12 core:8 pu:1",
                 Costs {
@@ -168,8 +171,8 @@ impl Machine {
                     ..LINUX
                 },
             ),
-            // One mesh in each package. C2C: Xeon Platinum 8375C, 51 ns, 108 ns to the other
-            // package, hyper-threads 8.1 ns.
+            // Each package has one mesh. According to C2C, the Xeon Platinum 8375C takes 51 ns
+            // within a package, 108 ns to the other package, and 8.1 ns between hyper-threads.
             "xeon-2x64" => (
                 "package:2 l3:1 core:64 pu:1",
                 Costs {
@@ -182,8 +185,9 @@ impl Machine {
                     ..LINUX
                 },
             ),
-            // One mesh of 96 cores. C2C: Graviton 3 46 ns, Graviton 2 47 ns. `pause` is `isb`,
-            // for which we assume 15 ns.
+            // All 96 cores are on one mesh. C2C lists the generations before: Graviton 3 takes
+            // 46 ns, and Graviton 2 takes 47 ns. The instruction for pausing is `isb`, for which we
+            // assume 15 ns.
             "graviton4" => (
                 "package:1 l3:1 core:96 pu:1",
                 Costs {
@@ -194,9 +198,10 @@ impl Machine {
                     ..LINUX
                 },
             ),
-            // Clusters of cores with a common L2 cache, which we describe as an L3 cache. C2C: M1
-            // Pro, 40 ns inside a cluster, 145 ns between clusters. The efficient cores are left
-            // out. The costs of the system are those of Linux, because we have no others.
+            // The cores form clusters with a common L2 cache, which we describe as an L3 cache.
+            // According to C2C, the M1 Pro takes 40 ns inside a cluster and 145 ns between
+            // clusters. We leave out the efficiency cores. The costs of the system are those of
+            // Linux, because we have no others.
             "apple-m" => (
                 "package:1 l3:2 core:4 pu:1",
                 Costs {

@@ -34,7 +34,7 @@ type Counts = HashMap<&'static Location<'static>, Counted>;
 
 thread_local! {
     static COUNTS: RefCell<Option<Counts>> = const { RefCell::new(None) };
-    /// Whether steps are not counted now.
+    /// Whether steps are not counted now. [`profile_only`] sets this when its closure has ended.
     static STOPPED: Cell<bool> = const { Cell::new(false) };
 }
 

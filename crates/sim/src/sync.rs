@@ -66,7 +66,7 @@ pub struct Mutex<T> {
 
 // SAFETY: the lock gives the value to one thread at a time.
 unsafe impl<T: Send> Send for Mutex<T> {}
-// SAFETY: as above.
+// SAFETY: the lock gives the value to one thread at a time, also if several threads share the lock.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 /// The exclusive access to the value of a [`Mutex`].

@@ -22,7 +22,7 @@ struct Packet<T> {
 
 // SAFETY: the thread writes the value before it sets `done`, and the handle reads it afterwards.
 unsafe impl<T: Send> Sync for Packet<T> {}
-// SAFETY: as above.
+// SAFETY: the value is `Send`, and the two threads access it only in the order above.
 unsafe impl<T: Send> Send for Packet<T> {}
 
 /// A handle that waits for the end of a thread.
@@ -229,7 +229,8 @@ pub fn available_parallelism() -> io::Result<std::num::NonZeroUsize> {
     Ok(std::num::NonZeroUsize::new(engine::pus()).unwrap_or(std::num::NonZeroUsize::MIN))
 }
 
-/// A thread's values. `None` for a key whose value has been dropped.
+/// The thread-locals of one thread, by key. The entry of a key is `None` after its value has been
+/// dropped.
 type Values = HashMap<usize, Option<Rc<dyn Any>>>;
 
 std::thread_local! {

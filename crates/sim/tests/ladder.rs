@@ -80,7 +80,7 @@ fn spin_pool(parts: Parts) -> u64 {
         });
         for index in 1..THREADS {
             let pool = pool.clone();
-            // One thread per core.
+            // We pin one thread to each core.
             let thread = thread::Builder::new().pin(index * 2).spawn(move || {
                 for round in 1..=ROUNDS {
                     while pool.round.0.load(Acquire) != round {

@@ -73,7 +73,7 @@ impl Estimate {
 
     /// Returns the noise floor as a logarithm, if this is the ratio of a subject to itself.
     ///
-    /// It is the distance from one that noise alone can reach.
+    /// The true ratio is then one, so this is the distance from one that noise alone can reach.
     pub fn floor(&self) -> f64 {
         self.log.abs().max(self.half_width)
     }

@@ -148,11 +148,13 @@ fn outliers(sorted: &[f64]) -> usize {
     let centre = median(sorted);
     let mut distances: Vec<f64> = sorted.iter().map(|v| (v - centre).abs()).collect();
     distances.sort_by(f64::total_cmp);
-    // This is the standard deviation of a normal distribution with the same median distance.
+    // A value is an outlier if its distance from the median is more than `FAR` times the scale. The
+    // scale is the median of all distances, times the factor that makes it the standard deviation
+    // if the values are normally distributed.
     let normal = 1.4826 * median(&distances);
-    // If more than half of the values are equal, the median distance is zero. The others are then
-    // outliers unless they differ by a few percent only, because a clock has a resolution. Around
-    // zero we compare with the mean distance (Iglewicz and Hoaglin).
+    // If more than half of the values are equal, the median of the distances is zero. The scale is
+    // then 1 % of the median value, because a coarse clock may show such differences between equal
+    // values. If the median value is zero as well, we use the mean distance (Iglewicz and Hoaglin).
     let relative = RESOLUTION * centre.abs();
     let candidates = [normal, relative, 1.2533 * mean(&distances)];
     let scale = candidates.into_iter().find(|&scale| scale > 0.0);

@@ -8,8 +8,8 @@
 //! measured. `--streams 100,500,1000`, `--waits 0,20`, `--rounds 2` and `--seconds 5` set the size.
 //!
 //! Each measurement is a process of its own with one source and one fakesink per stream, all in one
-//! context. This process sends 50 packets of 160 bytes per second to each of them. The elements take
-//! turns within a round, so that a change of the machine's speed concerns all of them.
+//! context. This process sends 50 packets of 160 bytes per second to each of them. The elements
+//! take turns within a round, so that a change of the machine's speed concerns all of them.
 
 use gst::prelude::*;
 use std::error::Error;
@@ -89,7 +89,8 @@ fn compare(options: &Options) -> Result<()> {
     for round in 0..options.rounds {
         for &streams in &options.streams {
             for &wait in &options.waits {
-                // Every other round begins with the other elements.
+                // The order changes from round to round, so that each kind of element is sometimes
+                // measured first.
                 let mut order = elements.to_vec();
                 order.rotate_left(round as usize % elements.len());
                 for elements in order {

@@ -217,7 +217,7 @@ pub(crate) struct Provide {
     pad: gst::Pad,
     prelude: Prelude,
     fifo: Arc<Fifo>,
-    /// The clock, if buffers get time stamps.
+    /// The clock, or `None` if buffers get no time stamps.
     clock: Option<Arc<PipelineClock>>,
     pushed: Arc<AtomicU64>,
 }
@@ -237,7 +237,7 @@ impl Body for Provide {
                 self.pushed.fetch_add(1, Ordering::Relaxed);
                 self.pad.push(buffer).map(drop)
             }
-            // The end of the stream is the only event.
+            // Apart from buffers, only the end of the stream is added to this queue.
             _ => Err(gst::FlowError::Eos),
         })
     }

@@ -94,7 +94,7 @@ fn caps() -> gst::Caps {
 /// The properties that may change while the tone plays.
 struct Tone {
     freq: AtomicU32,
-    /// The bits of an `f64`.
+    /// The volume as the bits of an `f64`.
     volume: AtomicU64,
     mute: AtomicBool,
     buffers: AtomicU64,
@@ -239,7 +239,7 @@ pub(crate) struct Play {
     /// The clock, if the source is live.
     clock: Option<Arc<PipelineClock>>,
     samples: u32,
-    /// The number of buffers until the end.
+    /// The number of buffers until the stream ends, or `None` if it never ends.
     left: Option<u32>,
     buffers_max: Option<u32>,
     main: bool,

@@ -238,7 +238,7 @@ impl BlockingAdapter {
                     .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
             }
             if let Err(error) = pushed {
-                // The next push returns the error to the stream before this element.
+                // The stream before this element gets the error when it next adds to the queue.
                 fifo.fail(error);
             }
         });

@@ -115,7 +115,8 @@ fn source_query(
     let sink = hub.and_then(|hub| hub.sink());
     if let gst::QueryViewMut::Latency(query) = query.view_mut() {
         let upstream = sink.is_some_and(|sink| sink.peer_query(query));
-        // Without a sink, buffers come when one is there, as from a live source.
+        // Without a sink, we answer like a live source, because buffers only come once a sink has
+        // joined the connection.
         let (live, min, max) = match upstream {
             true => query.result(),
             false => (true, gst::ClockTime::ZERO, None),
@@ -447,7 +448,8 @@ macro_rules! bridge {
                 match transition {
                     gst::StateChange::NullToReady => self.parent_change_state(transition),
                     gst::StateChange::ReadyToPaused | gst::StateChange::PlayingToPaused => {
-                        // Buffers come when the other pipeline produces them.
+                        // As a live source does, we report that there is no preroll, because the
+                        // other pipeline decides when buffers come.
                         changed.map(|_| gst::StateChangeSuccess::NoPreroll)
                     }
                     _ => changed,

@@ -198,8 +198,8 @@ impl ClockSync {
         self.sync.load(Ordering::Relaxed)
     }
 
-    /// Delays buffers by the latency of the elements before this one. They would otherwise be late
-    /// already when they arrive.
+    /// Delays all buffers by the latency of the elements before this one. Without this delay, each
+    /// buffer would already be late when it arrives here.
     fn apply_delay(&self) {
         let upstream = *self.upstream.lock().unwrap_or_else(PoisonError::into_inner);
         self.gate
@@ -221,7 +221,7 @@ impl ClockSync {
         *self.upstream.lock().unwrap_or_else(PoisonError::into_inner) =
             if live { min } else { gst::ClockTime::ZERO };
         self.apply_delay();
-        // With the waits here, even a source that is not live behaves like one.
+        // If this element waits for the clock, a source that is not live behaves like a live one.
         query.set(live || self.syncs(), min, max);
         true
     }

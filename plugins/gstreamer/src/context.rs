@@ -2,9 +2,9 @@
 //!
 //! Elements whose property `context` has the same value run on the same [`creel::Pool`]. The first
 //! of them that leaves the state NULL creates the pool, and the last one that returns to NULL ends
-//! it. Therefore the settings of the first element count. An element that asks for others posts a
-//! warning and uses the pool as it is, because a pipeline that sets `context-wait` on one element
-//! only should still run.
+//! it. Therefore the settings of the first element count. An element that asks for other settings
+//! posts a warning and uses the pool as it is. This is not an error, because a pipeline that sets
+//! `context-wait` on only one of its elements should still run.
 
 use creel::{Observe, Placement, Pool, Wait};
 use gst::glib;

@@ -1,11 +1,13 @@
 //! A queue of buffers and events between two streaming threads.
 //!
-//! It has three limits, of which the first that is reached counts. Events keep their place between
-//! the buffers, and are accepted even if the queue is full. If the queue is full, the caller waits:
-//! on a thread of a context by deferred work (see [`stream`](crate::stream)), elsewhere by
-//! blocking. A thread of a context cannot wait before it adds a buffer, since its caller expects
-//! the buffer to be taken. It adds the buffer and waits afterwards, so that its next buffer finds
-//! room.
+//! A queue has three limits: the number of buffers, their bytes, and the time that they take. It is
+//! full as soon as it reaches one of them. Events keep their place between the buffers, and the
+//! queue accepts them even if it is full.
+//!
+//! If the queue is full, the caller waits. A thread that belongs to no context blocks. A thread of
+//! a context adds the buffer and waits afterwards by deferred work (see
+//! [`stream`](crate::stream)), so that its next buffer finds room. It cannot wait before it adds
+//! the buffer, because its caller expects the buffer to be taken.
 
 use gst::glib;
 use gst::prelude::*;
@@ -108,7 +110,8 @@ struct Inner {
     segment: gst::FormattedSegment<gst::ClockTime>,
     /// The end of the last buffer that arrived, in running time.
     newest: Option<u64>,
-    /// Why nothing more can be added, for example because the other side returned an error.
+    /// The error that a sender gets if it adds an item, for example an error of the other side.
+    /// `None` while the queue accepts items.
     closed: Option<gst::FlowError>,
     eos: bool,
     /// Whether `closed` is an error of the other side, rather than a flush.
@@ -353,7 +356,7 @@ impl Fifo {
         Ok(gst::FlowSuccess::Ok)
     }
 
-    /// Adds an item if there is room. Returns `Ok(false)`, and drops the item, if there is none.
+    /// Adds an item if there is room. If there is no room, drops the item and returns `Ok(false)`.
     pub(crate) fn try_push(&self, item: Item) -> Result<bool, gst::FlowError> {
         let mut inner = self.lock();
         if let Some(error) = inner.closed {
@@ -510,7 +513,7 @@ impl Inner {
 
     /// Computes the time from the first buffer's beginning to the last one's end.
     fn measure_time(&mut self) {
-        // Only few events can be in front of the first buffer.
+        // This search is short, because only a few events can be in front of the first buffer.
         let first = self.entries.iter().find_map(|entry| entry.times);
         let time = match (first, self.newest) {
             (Some((begin, _)), Some(end)) => end.saturating_sub(begin),

@@ -17,8 +17,8 @@ use crate::stream::{defer, in_step};
 
 type Time = gst::ClockTime;
 
-/// How long a thread sleeps before it reads the pipeline's clock again. A clock that is not the
-/// system's may run faster or slower.
+/// The longest time for which a thread sleeps before it reads the pipeline's clock again. We need
+/// a limit, because the pipeline's clock may run faster or slower than the system's.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// An element that uses a gate.
@@ -240,7 +240,8 @@ impl Inner {
         let time = match item {
             Item::Buffer(buffer) => buffer.dts_or_pts(),
             Item::List(list) => list.get(0).and_then(|buffer| buffer.dts_or_pts()),
-            // Events only keep their place between the buffers.
+            // An event has no time of its own. It passes as soon as the buffers before it have
+            // passed.
             Item::Event(_) => return Verdict::Now,
         };
         if !self.playing {
@@ -282,8 +283,9 @@ where
         _ => {
             if let gst::EventView::Segment(segment) = event.view() {
                 let time = segment.segment().downcast_ref::<Time>().cloned();
-                // Items that are early still belong to the former segment. They are at most a few,
-                // and of the same stream, so that their time is hardly wrong.
+                // Items that still wait in the gate belong to the former segment, and we now
+                // compute their times with the new one. We accept that, because only a few items
+                // wait, and they are of the same stream, so their times are hardly wrong.
                 gate.lock().segment = time.unwrap_or_default();
             }
             match event.is_serialized() {

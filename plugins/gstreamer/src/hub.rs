@@ -18,8 +18,8 @@ use crate::source::Source;
 pub(crate) struct Receiver {
     pub(crate) fifo: Arc<Fifo>,
     pub(crate) source: Source<Forward>,
-    /// The number of starts of the queue up to which the receiver has got the sticky events of the
-    /// sink. Starts are counted from 1.
+    /// The start of the queue, counted from 1, for which the receiver has got the sticky events of
+    /// the sink. If the queue has been started again since, the receiver needs them again.
     pub(crate) joined: AtomicU64,
 }
 
@@ -123,8 +123,9 @@ impl Hub {
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
         let mut result = Ok(gst::FlowSuccess::Ok);
         for receiver in self.receivers().iter() {
-            // We read the counts before the flag, so that we do not miss an interruption that comes
-            // after we have read the flag.
+            // We read the counts before the flag `stops`. If `stop` interrupts the queue after we
+            // have read the flag, `push_since` sees that the counts have changed, and does not
+            // wait.
             let since = receiver.fifo.since();
             if self.stops.load(Ordering::SeqCst) {
                 return Err(gst::FlowError::Flushing);

@@ -270,7 +270,7 @@ impl Queue {
     fn activate_sink(&self, active: bool) {
         match active {
             true => self.fifo.open(),
-            // A sender that waits for room returns, before GStreamer waits for it.
+            // This makes a sender that waits for room return. GStreamer then waits for the sender.
             false => self.fifo.close(gst::FlowError::Flushing),
         }
     }
@@ -303,7 +303,8 @@ impl Queue {
     fn sink_query(&self, pad: &gst::Pad, query: &mut gst::QueryRef) -> bool {
         if query.is_serialized() {
             // The answer must reflect everything that is in the queue. A thread that may block
-            // waits until the queue is empty. A thread of a context cannot wait.
+            // waits until the queue is empty. A thread of a context cannot wait, so its query fails
+            // if the queue is not empty.
             let empty = match in_step() {
                 true => self.fifo.is_empty(),
                 false => self.fifo.wait_until_empty(),
@@ -315,7 +316,8 @@ impl Queue {
 
     fn src_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::Reconfigure {
-            // After the source pad was linked again, an error of the former peer is void.
+            // The source pad may have been linked to another element. An error of the element
+            // before does not count for the new one.
             self.fifo.reopen_after_error();
         }
         self.sink.push_event(event)
@@ -405,7 +407,7 @@ impl Body for Forward {
 
     fn ended(&mut self, error: gst::FlowError) {
         // The next push returns the error to the sender, which reports it. After the end of the
-        // stream there is no next push.
+        // stream there is no next push, so we report the error here.
         if error != gst::FlowError::Eos && self.fifo.is_eos() {
             source::end(&self.element, &self.pad, error);
         }

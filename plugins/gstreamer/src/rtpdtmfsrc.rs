@@ -1,9 +1,9 @@
 //! `creel-rtpdtmfsrc`: sends key presses as RTP telephone events.
 //!
-//! A press begins and ends with an upstream event whose structure `dtmf-event` has the fields
-//! `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own `rtpdtmfsrc`
-//! documents them. A press that is longer than the 16-bit duration of a packet allows is split into
-//! segments.
+//! A press begins and ends with an upstream event that has the structure `dtmf-event`. Its fields
+//! are `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own
+//! `rtpdtmfsrc` documents them. The duration in a packet has 16 bits. We split a press that is too
+//! long for them into segments.
 //!
 //! Source: RFC 4733, sections 2.3 and 2.5.
 
@@ -26,11 +26,12 @@ use crate::stream::Body;
 
 /// The time between two packets of a press, in ms.
 const PACKET_MS: u32 = 40;
-/// A shorter press is prolonged, so that receivers recognize it.
+/// The minimum duration of a press in ms. We prolong a shorter press, so that receivers recognize
+/// it.
 const PRESS_MS_MIN: u32 = 250;
 /// The pause between two presses.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The number of key events that wait at most. Further ones are refused.
+/// The maximum number of key events that wait for the task. The element refuses further events.
 const WAITING_MAX: usize = 32;
 
 static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
@@ -158,8 +159,8 @@ impl Keys {
         Poll::Pending
     }
 
-    /// Returns whether the press that is under way ends: by an event, or because the next one
-    /// waits.
+    /// Returns whether the current press ends. It ends if its key was released, or if the next
+    /// press waits. Removes the release from the queue.
     fn ends(&self) -> bool {
         let mut waiting = self.lock();
         match waiting.0.front() {
@@ -295,7 +296,8 @@ impl SourceImpl for RtpDtmfSrc {
             .structure()
             .filter(|structure| structure.name() == "dtmf-event")?;
         let int = |field| structure.get::<i32>(field).ok();
-        // Method 2 is sound, which this element does not produce.
+        // Method 1 asks for RTP events. Method 2 asks for the key's sound, which this element
+        // cannot produce.
         if int("type") != Some(1) || int("method").is_some_and(|method| method != 1) {
             return Some(false);
         }
@@ -441,7 +443,8 @@ impl Press {
         };
         let first = *total_ms == 0;
         if *duration + step > u32::from(u16::MAX) {
-            // A new segment continues where the last one ended. It has no marker.
+            // The next segment continues where the last one ended. Only the first packet of the
+            // whole press has the marker.
             *timestamp = timestamp.wrapping_add(*duration);
             *duration = 0;
         }

@@ -9,8 +9,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use crate::context;
 use crate::settings::Settings;
 
-/// The element runs on the threads of its streams. It has the properties of a context so that a
-/// pipeline of threadshare's element stays valid.
+/// The element has no task of its own, and runs on the threads of its streams. It has the
+/// properties of a context only so that a pipeline for threadshare's element also works with ours.
 static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
     let mut all = context::properties();
     all.extend([
@@ -203,7 +203,8 @@ impl ElementImpl for InputSelector {
     ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
         let changed = self.parent_change_state(transition);
         if transition == gst::StateChange::PausedToReady {
-            // The pads have lost their sticky events.
+            // In the state READY, the pads lose their sticky events. We must therefore push those
+            // of the next stream, even if the active pad stays the same.
             self.lock().changed = true;
         }
         changed
@@ -264,7 +265,8 @@ impl InputSelector {
         buffers: u64,
         push: impl FnOnce(&gst::Pad) -> Result<gst::FlowSuccess, gst::FlowError>,
     ) -> Result<gst::FlowSuccess, gst::FlowError> {
-        // Streams of two threads must not mix at a switch. The lock may be taken twice by a thread.
+        // The stream lock keeps the streams of two threads apart at a switch. The lock is
+        // recursive, so a thread may already hold it.
         let _stream = self.src.stream_lock();
         match self.is_active(pad) {
             true => push(&self.src),
@@ -281,7 +283,8 @@ impl InputSelector {
             return !is_active || self.src.push_event(event);
         }
         let _stream = self.src.stream_lock();
-        // The sink pad keeps sticky events, from where a switch takes them.
+        // We drop the events of a pad that is not active. Its sticky events are not lost, because
+        // the pad keeps them, and a switch to the pad pushes them.
         !self.is_active(pad) || self.src.push_event(event)
     }
 
@@ -294,7 +297,7 @@ impl InputSelector {
                 _ => gst::Pad::query_default(pad, Some(&*self.obj()), query),
             };
         };
-        // The latency must suffice for all streams, so that a switch does not change it.
+        // We report a latency that is enough for all streams, so that a switch does not change it.
         let mut all = (false, gst::ClockTime::ZERO, None::<gst::ClockTime>);
         for sink in self.obj().sink_pads() {
             let mut of_sink = gst::query::Latency::new();

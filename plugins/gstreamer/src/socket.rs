@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Returns the address of a host. An address is used as it is, and a name is looked up, which
+/// Returns the IP address of a host. If `host` is a name and not an address, looks it up, which
 /// blocks.
 pub(crate) fn resolve(host: &str) -> io::Result<IpAddr> {
     if let Ok(address) = host.parse() {

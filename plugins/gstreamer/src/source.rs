@@ -295,7 +295,8 @@ impl Prelude {
         });
     }
 
-    /// Does the same with a segment of the caller.
+    /// Pushes the events that are due, as [`push`](Self::push) does, with a segment that the caller
+    /// chooses.
     pub(crate) fn push_with(&mut self, pad: &gst::Pad, segment: impl FnOnce() -> gst::Segment) {
         if !(self.stream_start || self.segment || self.segment_caps) {
             return;
@@ -324,7 +325,8 @@ impl Prelude {
     }
 }
 
-/// Ends the stream of a source: pushes the end of the stream, and reports an error if it is one.
+/// Ends the stream of a source. Reports `error`, unless it is the normal end or a flush, and then
+/// pushes the end of the stream.
 pub(crate) fn end(element: &gst::Element, pad: &gst::Pad, error: gst::FlowError) {
     if error != gst::FlowError::Eos && error != gst::FlowError::Flushing {
         gst::element_error!(

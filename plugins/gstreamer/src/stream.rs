@@ -201,8 +201,8 @@ impl<B: Body> Stream<B> {
         }
     }
 
-    /// Begins a flush. The step that runs ends when its push returns, which the flush event that
-    /// the caller pushes downstream makes sure of.
+    /// Begins a flush. A step that is running ends when its push returns. The caller must then push
+    /// the flush event downstream, because this event makes a push that waits return.
     pub(crate) fn flush_start(&self) {
         self.set(FLUSHING);
     }
@@ -263,7 +263,7 @@ impl<B: Body> Shared<B> {
         CURRENT.get() == self.address()
     }
 
-    /// Makes the task look at its flags.
+    /// Wakes the task, so that it reads its flags again.
     fn wake(&self) {
         if let Some(waker) = &*lock(&self.waker) {
             waker.wake_by_ref();
@@ -353,8 +353,9 @@ impl<B: Body> Shared<B> {
         };
         if let Err(error) = result {
             self.flags.fetch_or(ENDED, Ordering::SeqCst);
-            // A flush or a deactivated pad is not the end. The thread that causes it sets the
-            // flags after it has made the push fail.
+            // A flush or a deactivated pad makes the push fail as well, but is not the end of the
+            // stream. We set `ENDED` in this case too, so that no further step runs. The end of the
+            // flush or the next activation of the pad clears it again.
             if error != gst::FlowError::Flushing {
                 body.ended(error);
             }

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::source::{self, Prelude, Source, SourceImpl};
 use crate::stream::Body;
 
-/// How the bytes of the connection become buffers.
+/// The way in which the bytes of the connection are divided into buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
 #[enum_type(name = "GstCreelTcpFraming")]
 pub enum Framing {
@@ -209,7 +209,7 @@ pub(crate) struct Receive {
     memory: gst::BufferPool,
     /// A buffer that nothing has been received into yet.
     spare: Option<gst::Buffer>,
-    /// The bytes of packets that are not complete, with framing.
+    /// With framing, the received bytes that we have not pushed yet.
     partial: Vec<u8>,
     clock: Arc<PipelineClock>,
     counters: Arc<Counters>,
@@ -266,7 +266,8 @@ impl Body for Receive {
 
     fn ended(&mut self, error: gst::FlowError) {
         self.prelude.push(&self.pad);
-        // An error of the connection has been reported already.
+        // If the connection has failed, its error has already been reported, and the stream only
+        // has to end.
         let error = match self.connection {
             Connection::Closed => gst::FlowError::Eos,
             _ => error,

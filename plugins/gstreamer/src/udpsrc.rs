@@ -1,9 +1,10 @@
 //! `creel-udpsrc`: receives datagrams.
 //!
-//! One system call receives a batch directly into the memory of buffers. The number of buffers that
-//! a call offers follows the number of datagrams that arrive, because preparing a buffer costs more
-//! than an empty slot is worth. The elements of a context share the pool of buffers, and a buffer
-//! that was not filled is kept for the next call.
+//! One system call receives a batch of datagrams directly into the memory of buffers. A call offers
+//! one buffer more than the last call has filled, or twice as many as before if that call has
+//! filled all of them. It does not always offer the maximum, because preparing a buffer takes time.
+//! We keep a buffer that was not filled for the next call. The elements of a context share a pool
+//! of buffers.
 
 use creel::net::{DatagramInfo, UdpSocket};
 use gst::glib;
@@ -200,7 +201,7 @@ impl ObjectImpl for UdpSrc {
                 let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
                 socket::to_gio(used.as_ref().map(|used| used.as_std().as_fd())).to_value()
             }
-            // A port that the system chose is shown instead of 0.
+            // If the program has set port 0, we return the port that the system chose.
             "port" => {
                 let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
                 let bound = used.as_ref().and_then(|used| used.local_addr().ok());
@@ -424,7 +425,8 @@ impl Body for Receive {
 }
 
 impl Receive {
-    /// Receives datagrams into the last spare buffers, the first datagram into the last buffer.
+    /// Receives datagrams into the last spare buffers. The first datagram goes into the last
+    /// buffer, the second one into the buffer before it, and so on.
     fn poll_receive(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<usize>> {
         let mut maps: [Option<gst::buffer::BufferMap<'_, gst::buffer::Writable>>; SLOTS_MAX] =
             [const { None }; SLOTS_MAX];
@@ -459,7 +461,8 @@ impl Receive {
         self.pad.push_list(list).map(drop)
     }
 
-    /// Takes the buffer that datagram number `slot` has filled, and adds what is known about it.
+    /// Takes the buffer that datagram number `slot` has filled. Sets its size and time stamps, and
+    /// adds the sender and the time of arrival if the element has to report them.
     fn finish(
         &mut self,
         slot: usize,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const SINK: &str = "fakesink name=sink signal-handoffs=true sync=false async=false";
 
-/// Collects what arrives at the sink of a pipeline, as returned by `f`.
+/// Calls `f` for each buffer that arrives at the sink of a pipeline, and collects the results.
 fn collect<T: Send + 'static>(
     pipeline: &Pipeline,
     f: impl Fn(&gst::BufferRef) -> T + Send + Sync + 'static,
@@ -136,7 +136,7 @@ fn bytes_and_framed_packets_arrive_from_a_server() {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error() {
-    // The port was free a moment ago.
+    // We bind a free port and release it at once, so that no server listens on it.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()

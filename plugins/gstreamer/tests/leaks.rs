@@ -76,7 +76,8 @@ fn launch(pipeline: &str, seconds: &str) -> String {
 
 #[test]
 fn nothing_of_a_pipeline_is_left() {
-    // This writes the registry, which may take longer than the pipelines run.
+    // We first let `gst-inspect-1.0` write the registry, because that may take longer than the
+    // pipelines run.
     inspect("creel", "gst-registry.bin");
     for text in PIPELINES {
         let left = leaks_of(text);

@@ -1,5 +1,5 @@
-//! Random state changes, flushes and seeks over all elements, from the program and from streaming
-//! threads, while data flows.
+//! Makes random state changes, flushes and seeks on all elements while data flows, both from the
+//! program and from streaming threads.
 //!
 //! `CREEL_GST_CHANGES` sets the number of changes per seed, and `CREEL_GST_SEED` the first seed.
 
@@ -119,9 +119,10 @@ fn run(seed: u64, changes: u64) {
     println!("seed {seed}");
     let mut random = Random(seed);
     let pipelines: Vec<Pipeline> = PIPELINES.iter().map(|text| Pipeline::parse(text)).collect();
-    // The streaming thread at the end of the first pipeline changes the others. It is the thread of
-    // the context `a`, on which elements of the others run as well. The others do not do the same,
-    // because two streaming threads that stop each other wait for ever with any elements.
+    // The streaming thread at the end of the first pipeline changes the other pipelines. It is the
+    // thread of the context `a`, on which elements of the other pipelines run as well. Only one
+    // pipeline does this, because two streaming threads that stop each other wait for ever. This is
+    // also true of GStreamer's own elements.
     let others: Vec<_> = pipelines[1..]
         .iter()
         .map(|pipeline| pipeline.bin().downgrade())
@@ -182,7 +183,7 @@ fn run(seed: u64, changes: u64) {
                 .filter(|port| *port > 0),
         );
     }
-    // All of them must still work.
+    // All pipelines must still work.
     for pipeline in &pipelines {
         pipeline.set_state(gst::State::Null);
         pipeline.set_state(gst::State::Playing);
@@ -195,7 +196,7 @@ fn run(seed: u64, changes: u64) {
     let weak_pads: Vec<_> = pads.map(|pad| pad.downgrade()).collect();
     let weak: Vec<_> = elements.iter().map(|element| element.downgrade()).collect();
     drop((elements, pipelines));
-    // The thread of a pool may still drop what it used last.
+    // A thread of a pool may not have dropped the last objects that it used. Therefore we wait.
     common::wait_for(|| {
         weak.iter().all(|element| element.upgrade().is_none())
             && weak_pads.iter().all(|pad| pad.upgrade().is_none())

@@ -86,7 +86,8 @@ fn an_idle_context_without_a_quantum_uses_no_cpu_time() {
             stats.get::<u64>("context-polls").unwrap(),
         )
     };
-    // A sleep counts when it ends, so that a thread that sleeps for the first time has none.
+    // The pool counts a sleep when it ends, so a thread in its first sleep has no parks yet. We
+    // therefore wait for its first poll instead.
     wait_for(|| parks().1 > 0);
     let before = parks();
     std::thread::sleep(std::time::Duration::from_millis(300));
@@ -108,7 +109,7 @@ fn elements_of_one_name_share_a_context_until_the_last_one_stops() {
         assert!(pipeline.element().query(&mut query));
         query.result().1
     };
-    // The first element has created the context, so that its quantum counts.
+    // The first element has created the context, so its quantum also applies to the second one.
     assert_eq!(latency(&two), 20 * gst::ClockTime::MSECOND);
     two.wait_for_warning();
     drop(one);

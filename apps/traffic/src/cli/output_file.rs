@@ -76,7 +76,7 @@ impl OutputFile {
     }
 }
 
-/// Removes the temporary files of a target that killed runs have left.
+/// Removes temporary files for the output `path`. Earlier runs have left them if they were killed.
 fn remove_abandoned(path: &Path) {
     if let (Some(folder), Some(name)) = (path.parent(), path.file_name()) {
         let is_here = folder.as_os_str().is_empty();

@@ -484,7 +484,8 @@ pub(crate) fn follow_turns(network: &Network, junction: u32, turns: u32) -> Opti
     follow_by(network, head, junction, turns)
 }
 
-/// Like [`follow_turns`], with the junctions at which the links end in a list of their own.
+/// Like [`follow_turns`], but takes the junction at which each link ends from the list `heads`,
+/// which fits better into a cache than the links do.
 fn follow(network: &Network, heads: &[u32], junction: u32, turns: u32) -> Option<u32> {
     follow_by(network, |link| heads[link as usize], junction, turns)
 }

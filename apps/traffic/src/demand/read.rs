@@ -39,7 +39,8 @@ impl TripRoute {
         }
     }
 
-    /// Returns the junction to which the last search of the route leads.
+    /// Returns the junction at which the last path that we have to search ends, because trips with
+    /// the same goal share their search. Returns 0 if there is nothing to search.
     fn goal(&self, network: &Network) -> u32 {
         match self {
             Self::Links(_) => 0,

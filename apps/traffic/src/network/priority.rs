@@ -193,9 +193,9 @@ pub(super) fn conflict(raw: &RawNetwork, a: (u32, u32), b: (u32, u32)) -> bool {
 /// Returns the roundabout of each link, as a number, or [`NO_RING`]. Returns an empty list if there
 /// are no roundabouts.
 ///
-/// In addition to the roundabouts that the file lists, we treat a short loop as a roundabout if
-/// each of its links continues into the next one with priority over all other movements into that
-/// link.
+/// In addition to the roundabouts that the file lists, we find others by their priorities. We treat
+/// a short loop as a roundabout if a car that stays on the loop has priority at each junction, over
+/// all cars that enter the loop there.
 pub(super) fn rings(raw: &RawNetwork) -> Vec<u32> {
     let mut before = HashMap::new();
     let yields: std::collections::HashSet<(u32, u32)> =

@@ -54,9 +54,10 @@ pub(super) fn cut(raw: &RawNetwork, junctions_max: usize) -> Tiles {
     }
 }
 
-/// Returns a junction that stands for the cluster of each junction, and the links that must be
-/// raised. Both are empty if they are not needed. A cluster is limited by the number of its link
-/// ends only, so the result does not depend on the size of the tiles.
+/// Returns for each junction the junction that stands for its cluster, and for each link whether it
+/// is [raised](Tiles::raised). Both lists are empty if no link is short, and the second list is
+/// also empty if no link is raised. Only the number of link ends limits a cluster, so the result
+/// does not depend on the size of the tiles.
 fn clusters(raw: &RawNetwork, degree: &[u32]) -> (Vec<u32>, Vec<bool>) {
     let is_short = |link: &super::Link| link.free_flow_ms() < LINK_TIME_MS_MIN;
     if !raw.links.iter().any(is_short) {
@@ -161,8 +162,9 @@ impl Cut<'_> {
             .unwrap_or(junction)
     }
 
-    /// Returns the border of a cluster that is nearest to the middle, or `None` if the part is one
-    /// cluster. The junctions of the cluster in the middle are moved next to each other.
+    /// Returns a place near `middle` at which the part can be cut without dividing a cluster, or
+    /// `None` if the part is one cluster. For this, moves the junctions of the cluster at `middle`
+    /// next to each other. The returned place is the nearer end of this cluster.
     fn end_of_cluster(&self, part: &mut [u32], middle: usize) -> Option<usize> {
         let of = self.cluster_of(part[middle]);
         let mut first = middle;

@@ -13,7 +13,8 @@ struct Sums {
     left: u32,
     /// The time that cars have spent on the link.
     on_ms: u64,
-    /// The time that cars which have left the link took for all of it.
+    /// The sum of the travel times of the cars that have left the link, from entry to exit. A car
+    /// may have entered the link before this interval.
     took_ms: u64,
 }
 

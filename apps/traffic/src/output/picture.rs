@@ -8,7 +8,8 @@ use tiny_skia::{Color, Paint, PathBuilder, Pixmap, Stroke, Transform};
 
 /// The number of shades between an empty road and a full one.
 const SHADES: usize = 32;
-/// The colour scale from empty to full: occupancy, and red, green, blue.
+/// The colour scale from empty to full. Each entry has an occupancy, and the red, green and blue
+/// parts of its colour from 0 to 255.
 const COLOURS: [(f32, [f32; 3]); 5] = [
     (0.0, [51.0, 71.0, 94.0]),
     (0.12, [46.0, 191.0, 112.0]),
@@ -188,8 +189,9 @@ mod tests {
                 "{svg}"
             );
             let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
-            // In one column of pixels, we add up how far the colour of each pixel is on the way
-            // from the background to the road colour. The sum is the width of the line.
+            // We measure the width of the line in one column of pixels. A pixel counts as 1 if it
+            // has the colour of the road, as 0 if it has that of the background, and as a share if
+            // it is a mixture of both.
             let x = pixels.width() / 2 + 3;
             let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
             let [ground, full] = [BACKGROUND[0], 214].map(f32::from);

@@ -50,7 +50,7 @@ impl Shape {
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     since: f64,
-    /// The distance that a car at free speed drives from time 0 to then.
+    /// The distance that a car at free speed drives from time 0 to `since`.
     driven: f64,
     speed: f64,
 }
@@ -200,8 +200,11 @@ impl Queue {
         } = self.shape;
         let seconds = |since_ms: Ms| f64::from(now_ms - since_ms) / 1000.0;
         let mut index = (car - self.first) as usize;
-        // We start with the position in free flow. Then we limit it by each car ahead in the same
-        // lane, beginning with the car itself, which is limited by the end of the link.
+        // We start with the position in free flow, and each round of the loop lowers it to a limit.
+        // The first limit is the end of the link. Each further limit comes from the next car ahead
+        // in the same lane, and is one spacing behind the limit before. If a car ahead has left the
+        // link, its limit moves forward at free speed. For each row between the two cars, it starts
+        // to move one reaction time later.
         let mut pos = self.driven_until(f64::from(now_ms) / 1000.0) - self.cars[index].entered;
         let mut drives = speed;
         let mut rows = 0.0;

@@ -6,7 +6,7 @@ use crate::sim::{Event, EventKind, NO_ROAD};
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// The facts about a trip that has not ended, which the report needs at its end.
+/// A trip that has not ended yet. When it ends, the report writes its element from these facts.
 #[derive(Clone, Copy, Default)]
 struct Trip {
     /// The time at which the trip began.

@@ -8,8 +8,8 @@
 
 use crate::network::{Ms, Network};
 
-/// The value for "no path". Longer paths (12 days) are treated like it. The sum of two travel times
-/// fits into 31 bits.
+/// The value for "no path". A path that takes longer than this, which is 12 days, counts as no path
+/// as well. The limit ensures that the sum of two travel times fits into 31 bits.
 pub(super) const FAR: u32 = (1 << 30) - 1;
 /// The value for "no junction".
 const NONE: u32 = u32::MAX;

@@ -271,9 +271,9 @@ impl TileBuilder<'_> {
         tile.cuts.shrink_to_fit();
     }
 
-    /// Returns the value with which one end of a link refers to the other end. The other end is at
-    /// `junction`, and has the index `there` in its tile. If it is in another tile, adds a [`Cut`]
-    /// for it.
+    /// Returns the value with which one end of a link refers to the other end, for `LinkExit::up`
+    /// or `LinkEntry::down`. The other end is at `junction`, and has the index `there` in its tile.
+    /// If it is in another tile, adds a [`Cut`], and the value is the index of this cut.
     fn other_end(&mut self, junction: u32, there: u16, link: u32, takes_ms: Ms) -> u32 {
         let tile = self.ends.tile_of[junction as usize];
         if tile == self.index {

@@ -463,9 +463,9 @@ impl Tile {
         self.set_timer(RETRY, exit, now, None);
     }
 
-    /// Prepares the queue of a link for a change of one of its cars, or for its removal. If the car
-    /// is the first one of the queue, it stops waiting for its next link, and the first car of the
-    /// queue tries to cross in the next step.
+    /// Prepares the queue of a link for the removal of a car, or for a new route of this car. Only
+    /// the first car of the queue needs this. The link then no longer waits for storage on the next
+    /// link of this car. In the next step, whichever car is the first one then tries to cross.
     fn release(&mut self, exit: u16, car: u32, now: Ms) {
         let record = self.exits[usize::from(exit)];
         if self.cars[record.last].next != car {

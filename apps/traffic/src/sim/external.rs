@@ -4,7 +4,8 @@
 use super::tile::Tile;
 use super::{Mail, Ms, Simulation, Sources, TICK_MS, receive_messages};
 
-/// One tile in a window, which another runtime runs. See [`Simulation::run_with`].
+/// The work of one tile in one window. The threads of another runtime do it, see
+/// [`Simulation::run_with`].
 #[derive(Debug)]
 pub struct TileWindow<'a> {
     tile: &'a mut Tile,

@@ -1,11 +1,13 @@
 //! Right of way at priority junctions: whether a car of a minor road may cross now.
 //!
-//! A driver accepts a gap of the *critical gap* between two cars of a movement with priority. We
-//! see a car that approaches the junction only for the last part of its link, because a tile runs
-//! alone for a window, and the result must not depend on the window. Therefore we divide the
-//! critical gap into two parts: no car may have crossed for the *look-back*, and no visible car
-//! may arrive within the *look-ahead*. For any sequence of gaps, this lets the same number of cars
-//! pass as a driver who sees the whole gap in advance.
+//! A driver of the minor road crosses if the gap between two cars with priority is at least the
+//! *critical gap*, for example 6 s. A driver in a street sees such a gap in advance. We do not,
+//! because a tile runs alone for a window and the result must not depend on the window. We see a
+//! car that approaches the junction only on the last part of its link.
+//!
+//! Therefore we divide the critical gap into two parts. No car may have crossed for the time of the
+//! *look-back*, and no visible car may arrive within the *look-ahead*. For any sequence of gaps,
+//! this lets the same number of cars pass as a driver who sees the whole gap in advance.
 
 use super::events::Work;
 use super::records::*;
@@ -23,7 +25,8 @@ const POLL_MS: Ms = 500;
 const LOOK_AHEAD_MS_MAX: Ms = 10_000;
 
 /// Returns the time for which a car on a watched link is not visible from the junction at its end.
-/// A window is never longer.
+/// It is at least as long as a window, because a car that enters the link in another tile is known
+/// here only after the window.
 pub(super) fn hidden_ms(free_flow_ms: Ms) -> Ms {
     (free_flow_ms / 2)
         .max(free_flow_ms.saturating_sub(LOOK_AHEAD_MS_MAX))
@@ -47,7 +50,8 @@ struct Foe {
     /// The index of the movement.
     movement: u32,
     critical_ms: Ms,
-    /// The longest look-ahead, because we do not see the whole link.
+    /// The time for which a car of the foe is visible before it arrives. The look-ahead cannot be
+    /// longer than this.
     visible_ms: Ms,
     /// The shortest look-back. If both movements lead to the same link, it is the headway of that
     /// link. Otherwise it is 0.
@@ -65,9 +69,10 @@ impl Foe {
     /// in bunches, and long gaps are rarer. With the shorter critical gap, the capacity of the
     /// movement is that of the formula.
     ///
-    /// The capacity behind a flow q with the headway d is (1 - qd) exp(qd) times that of a random
-    /// flow (Tanner), so the difference is -d - ln(1 - qd) / q. We compute the series of the
-    /// logarithm in integers, because the result must be the same on every machine.
+    /// According to Tanner, the capacity behind a flow q with the headway d is (1 - qd) exp(qd)
+    /// times that of a random flow. The critical gap is therefore shorter by -d - ln(1 - qd) / q.
+    /// We compute the series of the logarithm in integers, because the result must be the same on
+    /// every machine.
     ///
     /// `headway_ms` is the current headway of the link that the foe comes from.
     fn bunching_ms(&self, mean_ms: Ms, headway_ms: Ms) -> Ms {
@@ -453,10 +458,12 @@ impl Tile {
     }
 }
 
-/// The limit for the growth of a tag, so that tags can be compared after an overflow.
+/// The maximum by which a tag grows at once. Tags wrap around, and this limit keeps them so close
+/// to each other that we can still compare them.
 const STRIDE_MAX: u32 = 1 << 28;
 
-/// Returns whether one tag is less than another one. Tags overflow.
+/// Returns whether one tag is less than another one. Tags wrap around, so we compare them by the
+/// sign of their difference.
 fn is_before(tag: u32, other: u32) -> bool {
     (tag.wrapping_sub(other) as i32) < 0
 }

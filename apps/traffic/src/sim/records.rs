@@ -165,7 +165,8 @@ impl Holes {
     const NEXT: u32 = (1 << 26) - 1;
     const ONE: u32 = Self::NEXT + 1;
     const MOST: u32 = u32::MAX / Self::ONE + 1;
-    /// The limit for the number of places in a slab of holes.
+    /// The maximum number of places in a slab of holes, because the next element of a list has 26
+    /// bits.
     pub const PLACES_MAX: usize = Self::NEXT as usize;
 
     /// Returns a single hole.

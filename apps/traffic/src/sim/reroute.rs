@@ -215,8 +215,9 @@ impl Simulation {
         cars
     }
 
-    /// Returns the remaining links of the trip of a car on a link, the place at which the trip ends
-    /// in the plans, and the junctions at which these links begin and end.
+    /// Returns the rest of the trip of a car that is on a link: the remaining links, the place in
+    /// the plans at which the trip ends, and the junctions at which the first of these links begins
+    /// and the last one ends.
     pub(super) fn rest_of_trip(&self, car: Car, link: u32) -> (Vec<u32>, u32, [u32; 2]) {
         let network: &Network = &self.network;
         let mut junction = network.links()[link as usize].to;

@@ -1,6 +1,6 @@
 //! Storage for the elements of linked lists: cars, timers and holes. The places of removed elements
-//! are reused. We use 32-bit places instead of pointers, because most of the memory consists of
-//! these links.
+//! are reused. We use 32-bit places instead of pointers, because these references take most of the
+//! memory.
 
 use crate::network::Ms;
 use serde::{Deserialize, Serialize};
@@ -47,8 +47,8 @@ impl<T: Listed> Slab<T> {
         place
     }
 
-    /// Reserves memory for more elements. It grows by a sixteenth rather than twofold, because most
-    /// of the memory is here.
+    /// Reserves memory for more elements. It grows by a sixteenth and not twofold like a `Vec`,
+    /// because the slabs of cars, timers and holes take most of the memory of a simulation.
     #[cold]
     pub fn grow(&mut self) {
         self.things.reserve_exact((self.things.len() / 16).max(32));

@@ -7,8 +7,9 @@ use creel_traffic::network::{Gaps, Junction, Link, Network, Physics, RawNetwork}
 use creel_traffic::sim::Simulation;
 use std::sync::Arc;
 
-/// Free speed 20 m/s, jam density 0.2 cars per metre, reaction time 1 s. The capacity is 0.8 cars
-/// per second and the wave speed 5 m/s.
+/// Parameters with round numbers: a standing car takes 5 m (0.2 cars per metre), and a driver
+/// reacts after 1 s. On a [`road`], whose free speed is 20 m/s, the capacity is then 0.8 cars per
+/// second and the wave speed is 5 m/s.
 pub const NEWELL: Physics = Physics {
     spacing_mm: 5000,
     reaction_ms: 1000,

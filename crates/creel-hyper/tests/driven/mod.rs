@@ -10,7 +10,8 @@ use creel::time::{Clock, interval};
 /// The timeout of all waits. It is long, because only a test that hangs should reach it.
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 const SECOND: Duration = Duration::from_secs(1);
-/// A second, and the time by which a timer may be late.
+/// The step by which we advance the clock: a second, plus the millisecond by which a timer may be
+/// late.
 const STEP: Duration = Duration::from_millis(1001);
 
 /// The clock of a pool with one worker on its own thread.

@@ -70,8 +70,8 @@ pub struct Control {
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
-    /// The number of flushes that have begun. By this number, a task that is polled only rarely
-    /// notices that there was a flush, even if the flush has ended since.
+    /// The number of flushes that have begun. A task compares it with the number that it has read
+    /// before. It therefore notices a flush even if the flush has ended before the next poll.
     flushes: u64,
     /// The task's waker. The task stores it when it reads the state, and the next change takes it
     /// out.
@@ -194,8 +194,8 @@ pub trait Work: Unpin {
     /// Returns a [`Flow`] if the work ends or must flush instead of continuing.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Flow>>;
 
-    /// Drops the unfinished work. It is called before the next step whenever a flush has begun, even
-    /// if the flush has ended by then. The default does nothing.
+    /// Drops the unfinished work. It is called before the next step whenever a flush has begun,
+    /// even if the flush has ended by then. The default does nothing.
     fn flush(&mut self) {}
 }
 

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trigger_twice_is_the_trigger_once() {
+    fn a_repeated_trigger_changes_nothing() {
         for state in STATES {
             for trigger in TRIGGERS {
                 if let Ok(next) = state.after(trigger) {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_both() {
+    fn the_error_of_a_trigger_names_the_state_and_the_trigger() {
         let refused = Unprepared.after(Trigger::Start).unwrap_err();
         assert_eq!(
             refused.to_string(),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_work_is_a_trigger() {
+    fn each_kind_of_end_of_the_work_leads_to_its_own_state() {
         assert_eq!(Started.after(Flow::Flushing.trigger()), Ok(Flushing));
         assert_eq!(Started.after(Flow::EndOfStream.trigger()), Ok(Stopped));
         assert_eq!(Started.after(Flow::Failed.trigger()), Ok(Failed));

@@ -24,8 +24,8 @@ pub enum Step {
     Drop,
 }
 
-/// The state of a waker that misbehaves at its step while it is armed. If it has no step, it only
-/// counts how often it is woken.
+/// The state of a waker that calls `act` when `step` happens to it, for example when it is cloned.
+/// It does so only while it is armed. If it has no step, it only counts how often it is woken.
 pub struct Hostile {
     step: Option<Step>,
     act: Box<dyn Fn() + Send + Sync>,
@@ -51,7 +51,8 @@ impl Hostile {
         Self::new(Some(step), Box::new(|| panic!("a hostile waker")))
     }
 
-    /// Acts only once per arming. A callback that arrives here again does nothing.
+    /// Calls `act` if this is the waker's step. The waker is not armed during the call, so that an
+    /// `act` which reaches the same step again does nothing.
     fn reach(&self, step: Step) {
         if self.step == Some(step) && self.armed.swap(false, Ordering::SeqCst) {
             let rearm = Rearm(&self.armed);
@@ -116,7 +117,7 @@ fn borrowed(data: *const ()) -> Arc<Hostile> {
 pub type Wait = Box<dyn FnMut(&mut Context<'_>) -> Poll<()>>;
 pub type Act = Arc<dyn Fn() + Send + Sync>;
 
-/// An object that keeps a waker.
+/// The operations of an object that keeps a waker.
 pub struct Case {
     /// Waits for `event`.
     pub wait: Wait,

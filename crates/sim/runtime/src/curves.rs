@@ -15,7 +15,7 @@ pub struct Curve {
     pub bound: fn(&Machine, usize) -> f64,
 }
 
-/// All curves.
+/// All curves that `creel-scale` can measure.
 pub const CURVES: [Curve; 10] = [
     Curve {
         name: "dispatch",
@@ -141,7 +141,7 @@ fn farthest(machine: &Machine, workers: usize) -> f64 {
 /// beginning. Every thread that runs wakes the sleeping threads one after another.
 fn tree_of_wakes(machine: &Machine, workers: usize) -> u64 {
     let costs = machine.costs;
-    // The times at which the threads that run have made their next wake.
+    // For each running thread, the time at which it will have woken the next thread.
     let mut wakes = BinaryHeap::from([Reverse(costs.wake)]);
     let mut last = 0;
     for _ in 1..workers {
@@ -222,7 +222,8 @@ fn scope(machine: &Machine, workers: usize) -> f64 {
     })
 }
 
-/// Measures a task that spawns `each` tasks of `ns` per worker, and waits for them.
+/// Measures a task that spawns `each` tasks per worker and waits for them. Each of these tasks
+/// computes for `ns` nanoseconds.
 fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
@@ -242,7 +243,9 @@ fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 
 
 const CHAIN: u32 = 10_000;
 
-/// Spawns the rest of a chain.
+/// Spawns a task of a chain. The task spawns the next one, with `left` reduced by one. The task
+/// with
+/// `left` 0 is the last one, and reports the end to `done`.
 fn link(pool: Pool, left: u32, done: creel::channel::oneshot::Sender<()>) {
     let next = pool.clone();
     let task = pool.spawn(async move {

@@ -154,7 +154,8 @@ impl Machine {
         Machine::started(root, mask, Detail::Cores)
     }
 
-    /// Reads a machine for a program that must start.
+    /// Reads a machine, and never fails: if no PU is known, it assumes PU 0 and adds a note. A
+    /// program can then start in any case.
     fn started(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Machine {
         let mut parts = read::tree(root, mask, detail);
         if parts.online.is_empty() {

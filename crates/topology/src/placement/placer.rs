@@ -138,7 +138,8 @@ impl<'a> Placer<'a> {
         let Some(&bound) = loads.get(workers.saturating_sub(1)) else {
             return cores.to_vec();
         };
-        // Of the cores whose load equals the bound, we take only as many as we still need.
+        // We take all cores with less load than `bound`, and of the cores whose load equals it only
+        // as many as we still need.
         let mut at_bound = workers
             - loads
                 .iter()

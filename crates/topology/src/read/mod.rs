@@ -33,8 +33,9 @@ pub(crate) enum Detail {
     Cores,
 }
 
-/// Reads the files below a root. `mask` is the affinity mask of this thread, if the machine is the
-/// running one. The list of PUs is empty if the files name none and there is no mask.
+/// Reads the files below a root. Pass the affinity mask of this thread as `mask` if the files
+/// describe the machine on which it runs. The list of PUs in the result is empty if neither the
+/// files nor the mask name any.
 pub(crate) fn tree(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Parts {
     let tree = Tree::open(root);
     let folders = tree.numbered(CPU, "cpu");

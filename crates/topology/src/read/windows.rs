@@ -66,7 +66,8 @@ pub(crate) fn machine(mut bytes: &[u8], word: usize) -> Parts {
             NUMA_NODE | NUMA_NODE_OF_GROUPS => {
                 let pus = record.masks(30, 32);
                 let os_index = u32_at(record.bytes, 8).unwrap_or(0) as usize;
-                // Both relations may describe the same node.
+                // Windows may report a node twice, once with each of these two relations. We keep
+                // the last record.
                 parts.nodes.retain(|node| node.os_index != os_index);
                 parts.nodes.push(NumaNode {
                     os_index,
@@ -269,7 +270,8 @@ mod tests {
         masks.iter().flat_map(one).collect()
     }
 
-    /// A notebook: two fast cores with two threads each, and two slow ones.
+    /// Returns the records of a notebook. It has two fast cores with two hardware threads each, and
+    /// two slow cores with one each.
     fn notebook() -> Buffer {
         let mut buffer = Buffer::default();
         buffer.masks(CORE, &[1, 1], &[(0, 0b11)]);

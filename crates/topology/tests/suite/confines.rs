@@ -6,7 +6,8 @@ use crate::support::Fixture;
 
 const V2: &str = "31 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
-/// Returns a tree with eight cores of one PU. The process is in `group` of version 2.
+/// Returns a tree with eight cores of one PU each. The process is in the control group `group` of
+/// the hierarchy of version 2.
 fn v2(group: &str) -> Fixture {
     Fixture::online("0-7")
         .topology("core_cpus_list", &["0", "1", "2", "3", "4", "5", "6", "7"])

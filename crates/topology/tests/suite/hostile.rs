@@ -228,7 +228,9 @@ fn fuzz(dice: &mut Dice, root: &Path, mutations: usize) {
     let mut paths = Vec::new();
     files(root, &mut paths);
     paths.sort();
-    // A file of the process or of a list has more effect than one of the many files of a PU.
+    // Most files describe a single PU, and a change of such a file has little effect. Therefore we
+    // choose every second file among the others, for example the lists of PUs and the files of the
+    // process.
     let is_rare = |path: &&PathBuf| !path.to_string_lossy().contains("/cpu/cpu");
     let rare: Vec<PathBuf> = paths.iter().filter(is_rare).cloned().collect();
     let whole = Machine::detect_in(root, None);
@@ -284,7 +286,8 @@ fn hostile_captured_machines_always_give_a_worker() {
         .map(|entry| entry.unwrap().path())
         .collect();
     roots.sort();
-    // A machine is read more often if it has few files, so that each takes about the same time.
+    // We divide the mutations so that each machine takes about the same time. A machine with few
+    // files is read quickly, so it gets more mutations.
     let cost = |root: &PathBuf| {
         let begin = Instant::now();
         Machine::detect_in(root, None);

@@ -130,7 +130,7 @@ fn frequencies_distinguish_kinds_if_all_capacities_are_equal() {
 }
 
 #[test]
-fn the_most_trusted_source_ranks_first() {
+fn the_most_trusted_source_decides_which_kind_is_faster() {
     let hybrid = || {
         Fixture::online("0-5")
             .each("0-3", "cpufreq/cpuinfo_max_freq", "5000000\n")
@@ -157,7 +157,8 @@ fn sources_that_do_not_cover_a_kind_are_ignored() {
         .each("0", "cpufreq/cpuinfo_max_freq", "800000\n")
         .machine();
     assert!(machine.kinds().is_empty());
-    // The efficiency cores have frequencies, and one of the others has none.
+    // All efficiency cores have a frequency, so their frequencies split them into two kinds. One of
+    // the performance cores (PU 0) has none, so these stay one kind.
     let partly = Fixture::online("0-5")
         .file("sys/devices/cpu_core/cpus", "0-1\n")
         .file("sys/devices/cpu_atom/cpus", "2-5\n")

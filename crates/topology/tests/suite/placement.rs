@@ -62,7 +62,8 @@ fn spread_of(counts: &[usize]) -> usize {
     counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0)
 }
 
-/// Returns the number of workers and the number of cores of each object.
+/// Returns the number of workers and the number of allowed cores of each object, for example of
+/// each package. Leaves out objects without an allowed core.
 fn per_object(
     machine: &Machine,
     allowed: &CpuSet,
@@ -81,11 +82,13 @@ fn per_object(
         .collect()
 }
 
-/// Checks that workers are spread evenly over objects.
+/// Checks that workers are spread evenly over objects. `counts` has the number of workers and the
+/// number of cores of each object.
 ///
-/// Each object must have at least `rounds` workers per core. The remaining workers must be spread
-/// evenly, so that two objects differ by at most one of them. The difference may be larger only if
-/// the object with fewer remaining workers has one on each of its cores.
+/// Each object must have at least `rounds` workers per core, and at most one more per core. We
+/// compare the workers beyond `rounds` per core. Their number must not differ by more than one
+/// between two objects. The only exception is an object that already has one such worker on each of
+/// its cores: others may then have more.
 fn assert_even(counts: &[(usize, usize)], rounds: usize, what: &str) {
     for (workers, cores) in counts {
         assert!(

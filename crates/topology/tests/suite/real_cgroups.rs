@@ -51,8 +51,8 @@ fn budget_inside(group: &Path, wrapper: &[&str]) -> Option<[String; 3]> {
     fields.try_into().ok()
 }
 
-/// Two nested groups. The drop deletes both. It deletes the inner one first, because a group with
-/// children cannot be deleted.
+/// A control group and a group inside it. Dropping this value deletes both. The inner group is
+/// deleted first, because a group with children cannot be deleted.
 struct Groups {
     made: Vec<PathBuf>,
 }

@@ -4,7 +4,7 @@ use crate::support::{CPU, Fixture, NODE, cores, set, texts};
 use creel_topology::{Error, Machine};
 
 #[test]
-fn ids_may_be_sparse_and_pus_offline() {
+fn ids_may_be_sparse_and_pus_may_be_offline() {
     let machine = Fixture::online("2,5-6,900")
         .topology("thread_siblings_list", &["2,900", "5-6"])
         .file(&format!("{CPU}/cpu3/online"), "0\n")
@@ -196,7 +196,7 @@ fn machines_with_more_than_1024_pus_are_read() {
 }
 
 #[test]
-fn folders_without_a_machine_are_distinguished() {
+fn a_folder_without_a_machine_and_an_unreadable_one_give_different_errors() {
     let kind = |result: Result<Machine, Error>| match result {
         Err(Error::NoMachine { .. }) => "no machine",
         Err(Error::Unreadable { .. }) => "unreadable",

@@ -361,7 +361,7 @@ impl UdpSink {
         let v4 = self.open(0).map_err(|e| error("IPv4", e))?;
         let v6 = match self.open(1) {
             Ok(socket) => Some(socket),
-            // Many machines have no IPv6.
+            // Many machines have no IPv6. The element then sends to IPv4 receivers only.
             Err(e) => {
                 gst::info!(CAT, imp = self, "cannot send with IPv6: {e}");
                 None

@@ -14,7 +14,8 @@ use super::{CAT, UdpSink, lock};
 use crate::socket;
 use crate::stream::{defer, in_step};
 
-/// How long a thread that belongs to no context sleeps while the socket's buffer is full.
+/// The time after which a thread that belongs to no context tries to send again, if the socket's
+/// buffer was full.
 const RETRY_AFTER: Duration = Duration::from_micros(500);
 
 /// The sockets and the receivers.
@@ -60,7 +61,8 @@ impl UdpSink {
         sending.clients = clients;
     }
 
-    /// Joins or leaves the group of a client, if it is one.
+    /// Joins or leaves the multicast group `client`. Does nothing if the address is not a multicast
+    /// address, or if the property `auto-multicast` is off.
     pub(super) fn membership(&self, sending: &Sending, client: SocketAddr, join: bool) {
         let socket = if client.is_ipv4() {
             &sending.v4

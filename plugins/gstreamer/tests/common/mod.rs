@@ -1,4 +1,4 @@
-//! A pipeline of a test.
+//! Pipelines for tests, which fail after a time limit instead of hanging.
 
 #![allow(dead_code)] // each test file uses a part of this
 

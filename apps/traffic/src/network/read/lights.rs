@@ -32,7 +32,7 @@ pub(super) const CYCLE_MS_MAX: Ms = 1_000_000_000;
 pub(super) enum Greens {
     /// The light never stops cars, because it is off or has no phases.
     Off,
-    /// The green phases of each edge, the longest one first.
+    /// The green phases of each edge. The longest phase comes first.
     Of(BTreeMap<u32, Vec<(Ms, Ms)>>),
 }
 
@@ -50,10 +50,12 @@ impl Light {
         self.phases.iter().map(|phase| phase.0).sum()
     }
 
-    /// Returns the green phases of each edge, the longest one first. Phases in which the light is
-    /// off for an edge count as green. Also returns the number of edges that never have green. SUMO
-    /// lets cars of such an edge pass only if the light is yellow for it, so we treat its yellow
-    /// phases like green. If it has only red, it gets the whole cycle.
+    /// Returns the green phases of each edge. The longest phase comes first. Phases in which the
+    /// light is off for an edge count as green.
+    ///
+    /// Also returns the number of edges that never have green. SUMO lets cars of such an edge pass
+    /// only while the light is yellow, so we treat its yellow phases like green. An edge that has
+    /// only red gets the whole cycle.
     pub fn greens(&self) -> (Greens, usize) {
         let cycle_ms = self.cycle_ms();
         let is_off = |state: &[u8]| state.iter().all(|letter| matches!(letter, b'o' | b'O'));

@@ -341,7 +341,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Traffic lights, whose program we assume because OpenStreetMap has none.
+/// The control of a junction with traffic lights. We assume a program, because OpenStreetMap does
+/// not contain the programs of traffic lights.
 const LIGHTS: Control = Control::Signal {
     program: 0,
     offset_ms: 0,

@@ -15,7 +15,8 @@ pub(crate) struct Element<'a> {
 pub(crate) enum Part<'a> {
     /// An element begins.
     Begin(Element<'a>),
-    /// An element of this name ends. Also follows the start of an empty element.
+    /// An element of this name ends. For an empty element (`<stop/>`), this part follows directly
+    /// after [`Part::Begin`].
     End(String),
     /// Text between elements.
     Text(String),
@@ -139,7 +140,7 @@ impl Numbers {
         self.numbers.get(name).copied()
     }
 
-    /// Returns the name with a number.
+    /// Returns the name that has this number.
     pub fn name(&self, number: u32) -> &str {
         &self.names[number as usize]
     }

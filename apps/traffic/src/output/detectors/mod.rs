@@ -22,12 +22,14 @@ use std::io::{self, Write};
 /// is 5 m long, as in SUMO.
 const CAR_SHARE: f64 = 2.0 / 3.0;
 
-/// The passage of a car over a detector. The car is still coming, or its times are known.
+/// The passage of a car over a detector. While the car is on the link, we compute its times from
+/// the queue when we need them. When it leaves the link, we store them.
 #[derive(Clone, Copy, Debug)]
 enum Passage {
     /// A car on the link, with its number in the queue.
     Coming(u64),
-    /// The times at which the front of the car reached the detector, and its rear left it.
+    /// The time at which the front of the car reached the detector, and the time at which its rear
+    /// left it, both in seconds. The second time is `None` while it is not known.
     Known(f64, Option<f64>),
 }
 

@@ -111,9 +111,9 @@ impl Groups {
 /// Returns the part of a group's path below the group that is mounted. Returns `None` if the mount
 /// shows another part of the hierarchy.
 fn below(tree: &Tree, path: &str, mount: &Mount) -> Option<String> {
-    // The group of a namespace is "/", and the groups above it are "/..". If the root of the mount
-    // is `/..` or `/../..`, the mount begins that number of levels above the namespace. The names
-    // of the groups in between are hidden, so we search for the group of this process.
+    // The group of a namespace is "/", and the group above it is "/..". For example, if the root of
+    // the mount is `/../..`, the mount begins two levels above the namespace. The names of the
+    // groups in between are hidden, so we search for the group of this process.
     let above = mount.root.split('/').filter(|name| !name.is_empty());
     if mount.root.starts_with("/..") && !path.starts_with("/..") {
         let levels = above.clone().take_while(|name| *name == "..").count();

@@ -391,6 +391,26 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 }
 
 #[test]
+fn pokey_stops_the_counters_of_its_bases() {
+    // Channel 0 counts the base, or clocks.
+    for (control, counts_clocks) in [(0x00, false), (0x40, true)] {
+        let mut chip = Pokey::new(1_789_790);
+        write_all(&mut chip, &[(8, control), (0, 72), (1, 0xAF)]);
+        let moves = |chip: &mut Pokey| changes(chip, 40_000).len() > 2;
+        assert!(moves(&mut chip), "the initial state");
+        for (skctl, expected) in [
+            (0, counts_clocks),
+            (3, true),
+            (0x10, counts_clocks),
+            (1, true),
+        ] {
+            chip.write(0, 0x0F, skctl);
+            assert_eq!(moves(&mut chip), expected, "{control:x}, {skctl:x}");
+        }
+    }
+}
+
+#[test]
 fn saa1099_envelopes_shape_the_volume() {
     let mut chip = Saa1099::new(8_000_000);
     // Envelope 0 controls channel 2. It falls once with 4 bits, is clocked by tone 1, and is
@@ -411,4 +431,31 @@ fn saa1099_envelopes_shape_the_volume() {
         let left = 14 - step as i32;
         assert_eq!(at(step), [left * 14 * 20, (15 - left) * 14 * 20], "{step}");
     }
+}
+
+#[test]
+fn saa1099_envelope_without_tone_and_noise_is_heard_itself() {
+    let heard = |writes: &[(u8, u8)]| {
+        let mut chip = Saa1099::new(8_000_000);
+        write_all(&mut chip, &[(0x1C, 1), (2, 0x0F), (9, 0xFF), (0x10, 0x70)]);
+        write_all(&mut chip, writes);
+        // Tone 1 toggles every 256 ticks, and each toggle is a step of the envelope.
+        let all = levels(&mut chip, 256 * 40, [0; 2]);
+        (0..34)
+            .map(|step| all[step * 256 + 100][0])
+            .collect::<Vec<_>>()
+    };
+    // A falling shape that repeats.
+    let saw: Vec<_> = (0..34)
+        .map(|step: i32| (14 - step).rem_euclid(16) * 14 * 20)
+        .collect();
+    assert_eq!(heard(&[(0x18, 0x86)]), saw);
+    // A converter: the level follows the amplitude, without its lowest bit.
+    assert_eq!(heard(&[(0x18, 0x82), (2, 0x07)]), [15 * 6 * 20; 34]);
+    // The envelope is off, or the channel is another one.
+    assert_eq!(heard(&[(0x18, 0x06)]), [0; 34]);
+    assert_eq!(
+        heard(&[(0x18, 0x86), (2, 0), (1, 0xFF), (3, 0xFF)]),
+        [0; 34]
+    );
 }

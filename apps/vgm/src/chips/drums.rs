@@ -3,7 +3,7 @@
 //! The drums of the chip are in a ROM inside it, which no song contains and which is not part of
 //! this project. We synthesise replacements from sines and noise. They have the length and about
 //! the level of the original drums, and the encoding that the chip reads. A song that plays them
-//! gets a warning.
+//! counts as not played in full.
 //!
 //! Source: the YM2608 application manual on which drums there are; lengths are those of the
 //! addresses in [`adpcm_a`](super::adpcm_a), loudness and decay were set by ear in comparison with

@@ -36,7 +36,8 @@ use crate::format::ChipId;
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Es5503,
     name: "ES5503",
-    verification: "documented figures; libvgm: spectra 3.4 dB, balance 0.9 dB",
+    verification: "documented figures; libvgm, which repeats tables a byte early and dulls the \
+        treble: spectra 3.4 dB, balance 0.9 dB",
     ratio: Some(2.9),
     // With this scale a tone is as loud as in libvgm.
     level: Level::new(1.0, 0x40, 8.0),

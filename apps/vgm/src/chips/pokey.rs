@@ -6,6 +6,7 @@
 //! | 01, 03, 05, 07 | AUDC: `g n t v l l l l` see below, fixed level, level |
 //! | 08 | AUDCTL: see below |
 //! | 09 | STIMER: restarts the counters |
+//! | 0F | SKCTL: if bits 0 and 1 are 0, the bases of 64 and 15 kHz and the noises stand still |
 //!
 //! | bit of AUDCTL | |
 //! |---|---|
@@ -25,7 +26,8 @@
 //! other channel's counter runs out. The audible signal is the exclusive-or of both.
 //!
 //! The four levels are added linearly. We leave out several features on purpose: the saturation of
-//! the output stage, serial transfers, the two-tone mode and resetting the noises.
+//! the output stage, serial transfers, the two-tone mode and resetting the noises. The chip starts
+//! in the state of SKCTL 3, because some songs never write it.
 //!
 //! Source: Atari, "POKEY (C012294)" data sheet; "De Re Atari", chapter 7; the VGM 1.71
 //! specification.
@@ -125,6 +127,8 @@ pub struct Pokey {
     clock_hz: u32,
     channels: [Channel; 4],
     control: u8,
+    /// Whether SKCTL stops the bases and the noises.
+    stopped: bool,
     tick: u64,
     noises: &'static Noises,
     averaged: u32,
@@ -137,6 +141,7 @@ impl Pokey {
             clock_hz,
             channels: [Channel::default(); 4],
             control: 0,
+            stopped: false,
             tick: 0,
             noises: noises(),
             averaged: 0,
@@ -145,6 +150,12 @@ impl Pokey {
 
     fn has(&self, bit: u8) -> bool {
         self.control >> bit & 1 != 0
+    }
+
+    /// Returns whether the counter of a channel counts clocks instead of a base.
+    fn is_fast(&self, index: usize) -> bool {
+        let pair = (index / 2) as u8;
+        self.has(6 - pair) && (self.has(4 - pair) || index & 1 == 0)
     }
 
     fn period(&self, index: usize) -> u32 {
@@ -161,7 +172,7 @@ impl Pokey {
             (false, 0) => low,
             (false, _) => high,
         };
-        match (fast && (joined || index & 1 == 0), joined) {
+        match (self.is_fast(index), joined) {
             (true, true) => count + 7,
             (true, false) => count + 4,
             (false, _) => (count + 1) * base,
@@ -190,7 +201,7 @@ impl Pokey {
 
     /// Handles the end of a counter at `tick` of the run.
     fn run_out(&mut self, index: usize, tick: u32) {
-        let at = self.tick + u64::from(tick);
+        let at = self.tick + if self.stopped { 0 } else { u64::from(tick) };
         let bit = |bits: &[bool]| bits[(at % bits.len() as u64) as usize];
         let channel = self.channels[index];
         if channel.control & 0x80 != 0 || bit(&self.noises.five) {
@@ -239,6 +250,7 @@ impl StepChip for Pokey {
                     self.channels[index].count = Countdown::of(self.period(index));
                 }
             }
+            0x0F => self.stopped = value & 3 == 0,
             _ => {}
         }
     }
@@ -253,6 +265,11 @@ impl StepChip for Pokey {
         for index in 0..4 {
             // The channels of a high-pass must run exactly, because the filter samples their state.
             let filters = self.is_filtered(index & 1);
+            if self.stopped && !self.is_fast(index) {
+                let level = self.level(index);
+                self.channels[index].shown.set(0, level, steps);
+                continue;
+            }
             let channel = self.channels[index];
             let period = periods[index];
             let unheard = channel.volume() == 0 || channel.is_level();
@@ -300,6 +317,8 @@ impl StepChip for Pokey {
                 channel.count.skip(ticks, 1 << 30);
             }
         }
-        self.tick += u64::from(ticks);
+        if !self.stopped {
+            self.tick += u64::from(ticks);
+        }
     }
 }

@@ -16,12 +16,16 @@
 //! with the tone, it halves the high level. Tones 1 and 4 clock the envelopes that are not clocked
 //! by writes.
 //!
-//! A tone reads its pitch and octave when it toggles. We leave out two details on purpose:
-//! envelopes without tone or noise, and the order in which pitch and octave take effect if both
-//! were written.
+//! If an envelope is on and its channel has neither tone nor noise, the channel outputs the
+//! envelope itself. Music uses it as a bass, and players of samples as a converter of 3 bits.
+//!
+//! A tone reads its pitch and octave when it toggles. We leave out a detail on purpose, which is
+//! the order in which pitch and octave take effect if both were written.
 //!
 //! Source: Philips SAA1099 data sheet (1986); "SAA1099 technical guide" of the SAM Coupé's scene
-//! (the noise's polynomial, x^18 + x^11 + 1); the VGM 1.71 specification.
+//! (the noise's polynomial, x^18 + x^11 + 1); the VGM 1.71 specification; the documentation of
+//! Furnace and players of samples for the SAM Coupé (envelopes without tone and noise). The level
+//! of these was measured in the output of libvgm as a program.
 
 use super::Rate;
 use super::step_chip::{Countdown, OutputLevel, StepChip, StepSink, is_inaudible};
@@ -236,20 +240,21 @@ impl Saa1099 {
             true => 1,
             false => 2 * i32::from(channel.high),
         };
-        // 0 is silence, and 2 is the whole level of the channel.
-        let halves = match (has(self.tones), has(self.noises)) {
-            _ if !self.on => 0,
-            (false, false) => 0,
-            (true, false) => high,
-            (false, true) => 2 * i32::from(noisy),
-            (true, true) if noisy => high / 2,
-            (true, true) => high,
-        };
         let shaped = index % 3 == 2;
         let envelope = if shaped {
             self.envelopes[index / 3]
         } else {
             Envelope::default()
+        };
+        // The value is in halves of the level.
+        let halves = match (has(self.tones), has(self.noises)) {
+            _ if !self.on => 0,
+            (false, false) if envelope.is_on() => 2,
+            (false, false) => 0,
+            (true, false) => high,
+            (false, true) => 2 * i32::from(noisy),
+            (true, true) if noisy => high / 2,
+            (true, true) => high,
         };
         let factors = envelope.levels();
         std::array::from_fn(|side| {

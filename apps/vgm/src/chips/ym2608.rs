@@ -26,14 +26,15 @@ use super::adpcm_b::AdpcmB;
 use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn, Prescaler};
 use super::rom::Rom;
-use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
+use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup};
 use crate::format::ChipId;
 
 /// The entry of the YM2608 in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
     chip: ChipId::Ym2608,
     name: "YM2608",
-    verification: YMFM,
+    verification: "bit-exact comparison with ymfm on random streams and songs; the samples of its \
+        rhythm are replaced",
     ratio: Some(4.2),
     // The core drops a bit, so that the sum fits into its converter.
     level: Level::new(2.0, 0x80, 1.0),

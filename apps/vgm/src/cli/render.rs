@@ -56,8 +56,8 @@ pub struct Render {
     /// Also search the subfolders of the folders
     #[arg(short, long, help_heading = "Input")]
     recurse: bool,
-    /// Reject a song that cannot be played in full, because one of its chips is not supported or
-    /// the file is damaged
+    /// Reject songs that are not played in full: a chip or a part of it is not supported or not in
+    /// the header, its samples are missing or replaced, or the song is damaged
     #[arg(long, help_heading = "Input")]
     strict: bool,
     /// Write the sound files to the folder DIR; - writes the samples of all songs to stdout

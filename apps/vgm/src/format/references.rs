@@ -258,7 +258,7 @@ mod tests {
             ([&STREAM[..], &start(4)].concat(), "from byte 0x4"),
             ([&STREAM[..], &[0x95, 0, 0, 0, 0]].concat(), ""),
             ([&STREAM[..], &[0x95, 0, 1, 0, 0]].concat(), "block 1"),
-            ([&PWM[..], &[0x95, 0, 1, 0, 0]].concat(), ""),
+            ([&PWM[..], &[0x95, 0, 1, 0, 0]].concat(), "write to a PWM"),
             (vec![0x95, 0, 9, 0, 0], ""),
             (replaced(2, 0x70), "unknown chip 0x70"),
             (replaced(7, 0x40), "unknown data bank 0x40"),

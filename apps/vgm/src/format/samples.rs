@@ -31,7 +31,7 @@ const RF5C68: usize = 4;
 const RF5C164: usize = 5;
 
 #[rustfmt::skip]
-const NEEDS: [Need; 24] = [
+const NEEDS: [Need; 26] = [
     need(ChipId::Ym2610, "ADPCM-A", &[0x82]),
     need(ChipId::Ym2610, "ADPCM-B", &[0x83]),
     need(ChipId::Ym2608, "ADPCM-B", &[0x81]),
@@ -56,22 +56,37 @@ const NEEDS: [Need; 24] = [
     need(ChipId::Ics2115, "", &[0x96]),
     need(ChipId::Scsp, "", &[0xE0, 0x06]),
     need(ChipId::Es5503, "", &[0xE1]),
+    need(ChipId::Ymf271, "sample part", &[0x85]),
+    need(ChipId::NesApu, "DMC", &[0xC2, 0x07]),
 ];
+
+const NES_DMC: usize = 25;
 
 /// Returns the index in [`NEEDS`] of a chip that has only one entry.
 fn only_need(chip: ChipId) -> Option<usize> {
     NEEDS.iter().position(|need| need.chip == chip)
 }
 
+const YM2608: Instance = Instance {
+    chip: ChipId::Ym2608,
+    second: false,
+};
+
+/// The loss of a song that plays the drums of a YM2608.
+const REPLACED_DRUMS: &str =
+    "the YM2608's drums are replacements, because its ROM is not available";
+
 /// The samples that a song plays and contains.
 #[derive(Default)]
 pub(super) struct Samples {
     /// Whether the song plays the drums of a YM2608. No song can contain their samples.
     drums: bool,
-    /// Whether the song plays samples, one bit per entry of [`NEEDS`]. `contained` is whether it
-    /// contains any.
-    played: u32,
-    contained: u32,
+    /// Whether the song plays samples and whether it contains any, one bit per entry of [`NEEDS`],
+    /// for the first and for the second chip.
+    played: [u32; 2],
+    contained: [u32; 2],
+    /// Whether the DMC of each NES has a length. Some programs enable it and never use it.
+    dmc_has_length: [bool; 2],
 }
 
 impl Samples {
@@ -90,8 +105,8 @@ impl Samples {
             | ChipId::Ymf262
             | ChipId::Pwm
             | ChipId::Ay8910
-            | ChipId::GameBoy
-            | ChipId::NesApu => {}
+            | ChipId::GameBoy => {}
+            ChipId::NesApu if !matches!(write.reg, 0x13 | 0x15) => {}
             _ => self.write_with_samples(write),
         }
     }
@@ -105,24 +120,26 @@ impl Samples {
             value,
         } = *write;
         let address = u16::from(port) << 8 | reg & 0xFF;
+        let chip = usize::from(instance.second);
+        let (all_played, all_contained) = (&mut self.played[chip], &mut self.contained[chip]);
         let starts = match instance.chip {
             ChipId::Ym2610 => {
                 let a = address == 0x100 && value & 0x80 == 0 && value & 0x3F != 0;
                 let b = address == 0x010 && value & 0x80 != 0;
-                self.played |= u32::from(a) << ADPCM_A | u32::from(b) << ADPCM_B;
+                *all_played |= u32::from(a) << ADPCM_A | u32::from(b) << ADPCM_B;
                 return;
             }
             ChipId::Ym2608 => {
                 self.drums |= address == 0x010 && value & 0x80 == 0 && value & 0x3F != 0;
                 let b = address == 0x100 && value & 0xE0 == 0xA0;
-                self.played |= u32::from(b) << OPNA_ADPCM_B;
-                self.contained |= u32::from(address == 0x108) << OPNA_ADPCM_B;
+                *all_played |= u32::from(b) << OPNA_ADPCM_B;
+                *all_contained |= u32::from(address == 0x108) << OPNA_ADPCM_B;
                 return;
             }
             ChipId::Y8950 => {
                 let b = reg == 0x07 && value & 0xE0 == 0xA0;
-                self.played |= u32::from(b) << Y8950_ADPCM_B;
-                self.contained |= u32::from(reg == 0x0F) << Y8950_ADPCM_B;
+                *all_played |= u32::from(b) << Y8950_ADPCM_B;
+                *all_contained |= u32::from(reg == 0x0F) << Y8950_ADPCM_B;
                 return;
             }
             ChipId::Rf5c68 | ChipId::Rf5c164 => {
@@ -131,8 +148,15 @@ impl Samples {
                     _ => RF5C164,
                 };
                 // A write to port 1 stores a byte in the memory.
-                self.contained |= u32::from(port == 1) << bit;
-                self.played |= u32::from(port == 0 && reg == 8 && value & 0xFF != 0xFF) << bit;
+                *all_contained |= u32::from(port == 1) << bit;
+                *all_played |= u32::from(port == 0 && reg == 8 && value & 0xFF != 0xFF) << bit;
+                return;
+            }
+            ChipId::NesApu => {
+                let has_length = &mut self.dmc_has_length[chip];
+                *has_length |= reg == 0x13 && value != 0;
+                let starts = reg == 0x15 && value & 0x10 != 0 && *has_length;
+                *all_played |= u32::from(starts) << NES_DMC;
                 return;
             }
             ChipId::SegaPcm => reg & 0x87 == 0x86 && value & 1 == 0,
@@ -158,61 +182,62 @@ impl Samples {
             ChipId::Ga20 => reg & 7 == 6 && value & 2 != 0,
             ChipId::K007232 => matches!(reg, 0x05 | 0x0B),
             ChipId::Scsp => reg < 0x400 && reg & 0x1F == 0 && value & 0x18 == 0x18,
+            // The end of a sample.
+            ChipId::Ymf271 => port == 4 && (0x30..0x60).contains(&reg) && value != 0,
             ChipId::Es5503 => (0xA0..0xC0).contains(&reg) && value & 1 == 0,
             _ => false,
         };
         if starts && let Some(bit) = only_need(instance.chip) {
-            self.played |= 1 << bit;
+            *all_played |= 1 << bit;
         }
     }
 
     /// Notes a data block for the memory of a chip.
     pub(super) fn block(&mut self, block: &Block) {
-        self.contains(block.kind);
+        self.contains(block.kind, block.second);
     }
 
     /// Notes a copy into RAM, which may contain samples.
     pub(super) fn copy(&mut self, copy: &RamWrite) {
-        self.contains(copy.kind);
+        self.contains(copy.kind, copy.second);
     }
 
-    fn contains(&mut self, kind: u8) {
+    fn contains(&mut self, kind: u8, second: bool) {
+        let contained = &mut self.contained[usize::from(second)];
         for (bit, need) in NEEDS.iter().enumerate() {
-            self.contained |= u32::from(need.kinds.contains(&kind)) << bit;
+            *contained |= u32::from(need.kinds.contains(&kind)) << bit;
         }
     }
 
     /// Returns a line for each chip that is silent, because the song plays samples that it does not
-    /// contain.
+    /// contain, and a line if the song plays samples that we replace.
     pub(super) fn missing(&self, header: &Header) -> Vec<String> {
         let needs = NEEDS.iter().enumerate();
-        let missing = needs.filter(|(bit, need)| {
-            let first = Instance {
-                chip: need.chip,
-                second: false,
-            };
+        let needs = needs.flat_map(|need| [false, true].map(|second| (need, second)));
+        let missing = needs.filter(|((bit, need), second)| {
+            let (chip, second) = (need.chip, *second);
             // A CPU feeds the uPD7759 in slave mode, for which it needs no memory.
-            let is_fed = need.chip == ChipId::Upd7759 && header.is_variant(need.chip);
-            let is_played = self.played & !self.contained & 1 << bit != 0;
+            let is_fed = chip == ChipId::Upd7759 && header.is_variant(chip);
+            let place = usize::from(second);
+            let is_played = self.played[place] & !self.contained[place] & 1 << bit != 0;
             is_played
                 && !is_fed
-                && header.clock(first).is_some()
-                && registry::of(need.chip).is_some()
+                && header.clock(Instance { chip, second }).is_some()
+                && registry::of(chip).is_some()
         });
-        let line = |(_, need): (usize, &Need)| {
+        let line = |((_, need), second): ((usize, &Need), bool)| {
             let name = header.name(need.chip);
+            let which = if second { "second " } else { "" };
             let part = match need.part {
                 "" => String::new(),
                 part => format!("'s {part}"),
             };
-            format!("the {name}{part} is silent: the song contains no samples for it")
+            format!("the {which}{name}{part} is silent: the song contains no samples for it")
         };
-        missing.map(line).collect()
-    }
-
-    /// Returns a warning if the song plays the drums of a YM2608, which we replace by our own.
-    pub(super) fn replaced(&self) -> Option<String> {
-        let warning = "the YM2608's drums are replacements, because its ROM is not available";
-        self.drums.then(|| warning.into())
+        let replaced = self.drums && header.clock(YM2608).is_some();
+        missing
+            .map(line)
+            .chain(replaced.then(|| REPLACED_DRUMS.into()))
+            .collect()
     }
 }

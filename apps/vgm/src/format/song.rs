@@ -95,8 +95,7 @@ impl Song {
             .collect();
         losses.append(&mut walk.losses);
         warnings.splice(0..0, losses.iter().cloned());
-        warnings.extend(walk.writes_without_clock(&header));
-        warnings.extend(walk.replaced_samples());
+        warnings.extend(walk.writes_without_clock(&header, false));
         warnings.extend(defect_of_tags);
         if header.version > NEWEST_VERSION {
             let (major, minor) = (header.version >> 8, header.version & 0xFF);
@@ -283,13 +282,15 @@ mod tests {
         let warnings = song.warnings();
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(
-            warnings[0].starts_with("1 write to a second SN76489"),
+            warnings[0].starts_with("2 writes to a YM2151 "),
             "{warnings:?}"
         );
+        // This one is silence, so nothing is lost.
         assert!(
-            warnings[1].starts_with("2 writes to a YM2151 "),
+            warnings[1].starts_with("1 write to a second SN76489"),
             "{warnings:?}"
         );
+        assert_eq!(song.losses(), &warnings[..1]);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct Walk {
     pub writes: Vec<u64>,
     /// Whether each chip is written to after the first wait or by a stream.
     pub played: Vec<bool>,
+    /// Whether each chip gets a write that may make a sound, see [`is_quiet`].
+    sounding: Vec<bool>,
     /// The unpacked data banks.
     pub banks: Banks,
     /// The kinds of the data blocks and of the copies into RAM, in ascending order.
@@ -93,6 +95,7 @@ impl Walk {
             end: 0,
             writes: vec![0; Instance::COUNT],
             played: vec![false; Instance::COUNT],
+            sounding: vec![false; Instance::COUNT],
             banks: Banks::new(),
             references: References::new(header),
             blocks: Vec::new(),
@@ -156,6 +159,8 @@ impl Walk {
         walk.losses
             .extend(walk.references.missing(walk.banks.filled()));
         walk.losses.extend(walk.samples.missing(header));
+        let unclocked: Vec<_> = walk.writes_without_clock(header, true).collect();
+        walk.losses.extend(unclocked);
         walk.losses.extend(walk.unplayed(header));
         Ok(walk)
     }
@@ -258,9 +263,10 @@ impl Walk {
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;
         self.samples.write(write);
-        let watched = &self.watched[write.instance.chip as usize];
+        self.sounding[index] |= !is_quiet(write);
+        let watched = &mut self.watched[write.instance.chip as usize];
         if !watched.is_empty() {
-            self.used.write(watched, write);
+            self.used.add(&watched.write(write));
         }
     }
 
@@ -299,21 +305,32 @@ impl Walk {
         let index = PWM.index();
         self.writes[index] += 1;
         self.played[index] |= self.tick > 0;
+        self.sounding[index] |= value != 0;
     }
 
     fn count(&mut self, chip: ChipId, second: bool) {
         let index = Instance { chip, second }.index();
         self.writes[index] += 1;
         self.played[index] = true;
+        self.sounding[index] = true;
     }
 
-    /// Returns a warning for each chip that is written to although the header has no clock for it.
-    pub fn writes_without_clock(&self, header: &Header) -> impl Iterator<Item = String> {
+    /// Returns a line for each chip that is written to although the header has no clock for it.
+    ///
+    /// If `sounding` is set, it returns the chips that would sound, which is a loss. Otherwise, it
+    /// returns those that only get writes of silence.
+    pub fn writes_without_clock(
+        &self,
+        header: &Header,
+        sounding: bool,
+    ) -> impl Iterator<Item = String> {
         let instances = ChipId::all().flat_map(|chip| {
             let instance = move |second| Instance { chip, second };
             [false, true].map(instance)
         });
-        let clockless = instances.filter(|chip| header.clock(*chip).is_none());
+        let clockless = instances.filter(move |chip| {
+            header.clock(*chip).is_none() && self.sounding[chip.index()] == sounding
+        });
         clockless.filter_map(|instance| {
             let name = header.name(instance.chip);
             let chip = match instance.second {
@@ -326,11 +343,6 @@ impl Walk {
                 writes => Some(format!("{writes} writes to a {chip}")),
             }
         })
-    }
-
-    /// Returns a warning if the song plays the drums of a YM2608, which we replace by our own.
-    pub fn replaced_samples(&self) -> Option<String> {
-        self.samples.replaced()
     }
 
     /// Returns the loop, if the song has one that begins at a command and has a duration.
@@ -351,6 +363,19 @@ impl Walk {
             )),
         }
         None
+    }
+}
+
+/// Returns whether a write cannot make a chip sound that has been reset and that gets only such
+/// writes: zeros, and the silence of an SN76489.
+///
+/// Many loggers write these to every chip of a machine.
+#[inline(always)]
+fn is_quiet(write: &Write) -> bool {
+    match write.instance.chip {
+        // Volume 15, or the stereo port.
+        ChipId::Sn76489 => write.port & 1 != 0 || write.value & 0x9F == 0x9F,
+        _ => write.value == 0,
     }
 }
 

@@ -239,12 +239,15 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
         .output()
         .unwrap();
     assert!(has_warning(&lines(&info)[0]));
+    let run = render(&[&path], &folder.path("strict"), &["--strict"]);
+    assert_ne!(run.status.code(), Some(0));
+    assert!(stderr(&run).contains(printed), "{}", stderr(&run));
     // A song that has only such writes is silent. Both ways of rendering warn about it.
     let mut none = song[..0x46].to_vec();
     none.extend([0x62, 0x66]);
     let silent = folder.put("n.vgm", &none);
     for jobs in ["1", "2"] {
-        let flags = ["--strict", "--lines", "--overwrite", "--jobs", jobs];
+        let flags = ["--lines", "--overwrite", "--jobs", jobs];
         let run = render(&[&silent], &folder.path("out"), &flags);
         assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
         let printed = stderr(&run);
@@ -255,6 +258,15 @@ fn writes_to_a_chip_without_clock_warn_in_every_command() {
         assert!(printed.contains("the song is silent"), "{printed}");
         assert_eq!(lines(&run)[0]["frames"], 735);
     }
+    // Zeros make no sound, so nothing is lost.
+    let mut zeros = none.clone();
+    zeros[0x42] = 0;
+    let run = render(
+        &[&folder.put("z.vgm", &zeros)],
+        &folder.path("out"),
+        &["--strict"],
+    );
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
     none[0x0C..0x10].fill(0);
     let run = render(&[&folder.put("c.vgm", &none)], &folder.path("out"), &[]);
     assert_eq!(run.status.code(), Some(65));

@@ -506,6 +506,40 @@ fn ymf278b_envelope_times_match_the_manual() {
 }
 
 #[test]
+fn ymf278b_decay_2_begins_even_if_decay_1_has_no_rate() {
+    for rate in [6u8, 8] {
+        // Decay 2 begins at 0 dB, after an attack that ends immediately or after a while.
+        for attack in [0xF0, 0xE0] {
+            let mut chip = opl4([attack, rate, 0xF0]);
+            let frames = left(&mut chip, 44_100 * 2);
+            let whole = *frames.iter().max().unwrap();
+            let start = frames.iter().position(|level| *level == whole).unwrap();
+            let mut after = frames[start..].iter();
+            let fallen = after.position(|level| decibels((*level).max(1), whole) < -30.0);
+            let expected = 88.6 / f64::from(1u32 << (rate - 1)) * 30.0 / 90.0;
+            let took = fallen.unwrap() as f64 / 44_100.0;
+            assert!((took / expected - 1.0).abs() < 0.1, "{rate}: {took} s");
+        }
+    }
+}
+
+#[test]
+fn ymf278b_damps_a_pressed_key_and_rings_below_18_db() {
+    let mut chip = opl4([0xF0, 0, 0xF0]);
+    let whole = left(&mut chip, 100)[99];
+    write(&mut chip, &[(2, 0x68, 0xC0)]);
+    assert_eq!(left(&mut chip, 2_000)[1_999], 0);
+    // Decay 1 is fast down to silence, but the voice rings.
+    let mut chip = opl4([0xFC, 0xF0, 0xF0]);
+    write(&mut chip, &[(2, 0x38, 0x18)]);
+    let frames = left(&mut chip, 44_100);
+    for at in [8_820, 44_099] {
+        let fallen = decibels(frames[at].max(1), whole);
+        assert!((-21.0..-17.5).contains(&fallen), "{at}: {fallen}");
+    }
+}
+
+#[test]
 fn ymf278b_level_is_0_375_db_and_pan_3_db_per_step() {
     let level = |level: u16, pan: u16| {
         let mut chip = opl4([0xF0, 0, 0xF0]);

@@ -213,6 +213,22 @@ fn ics2115_volume_ramps_follow_their_rate() {
 }
 
 #[test]
+fn ics2115_ramp_that_begins_beyond_its_end_keeps_the_volume() {
+    let level = |ramp_control: u16| {
+        let mut chip = chip(&[0x7F; 64], BYTES | LOOP, 32);
+        for (register, value) in [(6, 0), (7, 0), (8, 0), (9, 0xF000)] {
+            set(&mut chip, register, value);
+        }
+        set(&mut chip, 0x0D, ramp_control);
+        start(&mut chip);
+        right(&mut chip, 100)[99]
+    };
+    // The ramp is stopped, or rises to 0.
+    assert!(level(0x0300) > 0);
+    assert_eq!(level(0), level(0x0300));
+}
+
+#[test]
 fn ics2115_decodes_mu_law_and_16_bit_samples() {
     // In ITU-T G.711, code FF is 0, code 80 is 32,124, and code 00 is -32,124.
     for (code, expected) in [

@@ -17,11 +17,15 @@
 //!
 //! Levels are attenuations of 96 dB in 1024 steps, like those of the [`envelope`](super::envelope).
 //!
-//! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis".
+//! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis"; the rates of a damped
+//! voice as in ymfm (BSD-3-Clause, Aaron Giles).
 
 use super::super::rom::Reader;
 use super::envelope::{Envelope, SILENT, Stage, THREE_DB, Volumes, envelope_mask};
 use super::sample::{Format, detuned, step};
+
+/// The attenuation from which a voice rings, which is 18 dB.
+const RINGS_FROM: i32 = 6 * THREE_DB;
 
 /// The number of frames between two updates of the LFO.
 const LFO_FRAMES: u32 = 64;
@@ -54,9 +58,9 @@ pub struct Voice {
     pub tremolo: u8,
     /// Bytes 8 to A of a sound's header.
     pub rates: [u8; 3],
-    /// Whether the release has a high fixed rate.
+    /// Whether the voice falls at high fixed rates, even while its key is pressed.
     pub damped: bool,
-    /// Whether a slow fixed rate replaces that of decay 2.
+    /// Whether the voice falls at a slow fixed rate below −18 dB.
     pub rings: bool,
     format: Format,
     start: u32,
@@ -141,21 +145,24 @@ impl Voice {
     fn stage_rate(&self) -> u32 {
         match self.envelope.stage {
             Stage::Attack => self.rate(self.rates[0] >> 4),
-            Stage::Decay1 => self.rate(self.rates[0] & 15),
-            Stage::Decay2 if self.rings => 5,
-            Stage::Decay2 => self.rate(self.rates[1] & 15),
-            Stage::Release if self.damped => 56,
-            Stage::Release => self.rate(self.rates[2] & 15),
             Stage::Off => 0,
+            _ if self.rings && self.envelope.attenuation >= RINGS_FROM => 5,
+            Stage::Decay1 if self.damped => 48,
+            Stage::Decay1 => self.rate(self.rates[0] & 15),
+            Stage::Decay2 | Stage::Release if self.damped => 63,
+            Stage::Decay2 => self.rate(self.rates[1] & 15),
+            Stage::Release => self.rate(self.rates[2] & 15),
         }
     }
 
     /// Advances the envelope at frame `clock`.
     fn advance_envelope(&mut self, clock: u32) {
         let sustained = match i32::from(self.rates[1] >> 4) {
+            _ if self.damped => 4,
             15 => 31,
             level => level,
         } * THREE_DB;
+        self.envelope.settle(sustained);
         self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 

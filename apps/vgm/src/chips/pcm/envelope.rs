@@ -63,6 +63,15 @@ impl Envelope {
         self.stage != Stage::Off
     }
 
+    /// Begins decay 2 if decay 1 has reached the attenuation `sustained`. The rate of decay 1 may be
+    /// 0, so this does not wait for its next step.
+    #[inline]
+    pub fn settle(&mut self, sustained: i32) {
+        if self.stage == Stage::Decay1 && self.attenuation >= sustained {
+            self.stage = Stage::Decay2;
+        }
+    }
+
     /// Advances at frame `clock` with a rate of 0 to 63. Decay 2 begins at the attenuation
     /// `sustained`.
     #[inline]
@@ -75,13 +84,12 @@ impl Envelope {
             self.attenuation += (!self.attenuation * step) >> 4;
             if self.attenuation <= 0 {
                 (self.stage, self.attenuation) = (Stage::Decay1, 0);
+                self.settle(sustained);
             }
             return;
         }
         self.attenuation += step;
-        if self.stage == Stage::Decay1 && self.attenuation >= sustained {
-            self.stage = Stage::Decay2;
-        }
+        self.settle(sustained);
         if self.attenuation >= SILENT {
             (self.stage, self.attenuation) = (Stage::Off, SILENT);
         }

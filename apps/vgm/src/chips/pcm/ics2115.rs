@@ -259,6 +259,7 @@ impl Oscillator {
         }
         let step = i64::from(self.ramp & 0x3F) << (4 + RAMP - 3 * u32::from(self.ramp >> 6));
         let down = self.ramp_control & control::BACKWARDS != 0;
+        let before = self.volume;
         self.volume += if down { -step } else { step };
         let over = if down {
             self.ramp_start - self.volume
@@ -271,7 +272,14 @@ impl Oscillator {
         let has = |bit: u8| self.ramp_control & bit != 0;
         let turn = LoopMode::of(has(control::LOOP), has(control::PING_PONG));
         match turn {
-            LoopMode::Stop => self.ramp_control |= control::DONE,
+            LoopMode::Stop => {
+                self.ramp_control |= control::DONE;
+                if over > step {
+                    // It was beyond its end before, so there is nothing to move to.
+                    self.volume = before;
+                    return;
+                }
+            }
             LoopMode::Forward => {}
             LoopMode::PingPong => self.ramp_control ^= control::BACKWARDS,
         }

@@ -6,7 +6,7 @@
 //! | 03–05, 06 | | memory address, high byte first; a byte to store there |
 //! | 08 + v | `ssssssss` | sound, low bits: loads its header |
 //! | 20 + v | `fffffffs` | pitch, low bits; sound, high bit |
-//! | 38 + v | `oooorfff` | octave; slow decay 2; pitch, high bits |
+//! | 38 + v | `oooorfff` | octave; slow decay below −18 dB; pitch, high bits |
 //! | 50 + v | `lllllllj` | level; immediately |
 //! | 68 + v | `kdx-pppp` | key, damps, resets the LFO; pan |
 //! | 80 + v | `--lllvvv` | LFO speed, vibrato |

@@ -16,16 +16,22 @@
 //! | BA + v | send level of voice v to the echo |
 //! | CA + 4 a, CB, CC, CD | start, end, bank and volume of ADPCM voice a |
 //! | D6 + a | ADPCM voice a plays when this is not 0 |
-//! | D9 | the echo's length plus FFF |
+//! | D9 | the echo's length plus 554 |
+//! | DE, DF, E0, E1 | delays in frames: filtered and unfiltered on the left, then on the right |
+//! | E2 | applies the delays when this is not 0 |
+//! | E3 | 288: resets everything |
+//! | E4, E5, E6, E7 | volumes of the same four signals, in 3FFFths |
 //!
-//! Voices never stop. At its end a voice goes back by the length of the loop. An ADPCM voice
+//! Voices never stop. At its end a voice goes back by the length of the loop. The program compares
+//! addresses as signed words, so a sound cannot cross the middle of a bank. An ADPCM voice
 //! decodes a code every third frame, high nibble first. The chip stores the sum of the codes after
 //! it has applied the volume. The sum therefore decays. The pans of the ADPCM voices are 90 to 92.
 //!
 //! Filters and delays are in [`spatial`].
 //!
-//! We leave out filters and delays other than the initial ones on purpose, although registers could
-//! select them.
+//! We leave out filters other than the initial ones (registers DA to DD) and the second mode
+//! (register E3), because their coefficients are in the ROM of the chip. A song that uses them says
+//! so.
 //!
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).
@@ -37,7 +43,7 @@ use super::super::rom::{Reader, Rom};
 use super::{PcmChip, limit};
 use crate::chips::info::{ChipInfo, Create, Level, TONES, VoiceGroup};
 use crate::format::ChipId;
-use spatial::{Pan, SpatialFilter};
+use spatial::{DELAYS, Pan, SpatialFilter};
 
 /// The entry of the QSound in the list of chips.
 pub const INFO: ChipInfo = ChipInfo {
@@ -67,6 +73,11 @@ const OLD_CLOCK_HZ: u32 = 5_000_000;
 /// The longest echo, in frames. `ECHO_AT_START` is the echo after reset.
 const ECHO: usize = 1024;
 const ECHO_AT_START: usize = 6;
+/// The register of the echo's end counts from here.
+const ECHO_BASE: u16 = 0x554;
+
+/// The value of register E3 that resets the chip.
+const RESET: u16 = 0x288;
 
 /// The scale of the step by code from −8 to 7, in 64ths.
 const SCALES: [i32; 16] = [
@@ -117,6 +128,8 @@ pub struct Qsound {
     /// The pans of all voices.
     pans: [Pan; VOICES + CODED],
     space: SpatialFilter,
+    /// The delays that register E2 applies.
+    delays: [u16; 4],
     echo: Echo,
     /// The input of the filters, for each frame of a block.
     wet: Vec<[i32; 2]>,
@@ -139,6 +152,7 @@ impl Qsound {
             coded: Default::default(),
             pans: [Pan::of(0x120); VOICES + CODED],
             space: SpatialFilter::new(),
+            delays: DELAYS,
             wet: Vec::new(),
             echo: Echo {
                 feedback: 0,
@@ -177,12 +191,12 @@ impl Voice {
             let value = (rom.signed(bank | u32::from(self.address)) * volume) >> 6;
             pan.add(value, dry, wet);
             *sent += (value * send) >> 14;
-            let mut at = i64::from(self.address) << 12 | i64::from(self.fraction >> 4);
-            at += i64::from(self.step);
-            if at >> 12 >= i64::from(self.end) {
-                at -= i64::from(self.loop_length) << 12;
+            let mut at = i32::from(self.address as i16) << 12 | i32::from(self.fraction >> 4);
+            at += i32::from(self.step);
+            if at >> 12 >= i32::from(self.end as i16) {
+                at -= i32::from(self.loop_length as i16) << 12;
             }
-            self.address = (at >> 12) as u16;
+            self.address = (at.clamp(-0x800_0000, 0x7FF_FFFF) >> 12) as u16;
             self.fraction = (at << 4) as u16;
         }
     }
@@ -237,9 +251,6 @@ impl AdpcmVoice {
 impl Echo {
     /// Adds the echo, unfiltered on the left and through the filter on the right.
     fn add(&mut self, sent: &[i32], (dry, wet): Sums<'_>) {
-        if self.length == 0 {
-            return;
-        }
         for ((dry, wet), sent) in dry.iter_mut().zip(wet).zip(sent) {
             let old = self.line[self.at];
             let smooth = (old + self.last) >> 1;
@@ -291,9 +302,21 @@ impl PcmChip for Qsound {
             0xCA..=0xD5 => self.write_coded(reg, value),
             0xD6..=0xD8 => self.coded[usize::from(reg - 0xD6)].press(value),
             0xD9 => {
-                self.echo.length = usize::from(value.saturating_sub(0xFFF)).min(ECHO);
+                let length = value.wrapping_sub(ECHO_BASE) as i16;
+                self.echo.length = (length.max(1) as usize).min(ECHO);
                 self.echo.at = 0;
             }
+            0xDE..=0xE1 => self.delays[usize::from(reg - 0xDE)] = value,
+            0xE2 if value != 0 => self.space.set_delays(self.delays),
+            0xE3 if value == RESET => {
+                let rom = std::mem::take(&mut self.rom);
+                *self = Self {
+                    clock_hz: self.clock_hz,
+                    rom,
+                    ..Self::new(self.clock_hz)
+                };
+            }
+            0xE4..=0xE7 => self.space.set_volume(usize::from(reg - 0xE4), value as i16),
             _ => {}
         }
     }
@@ -339,6 +362,119 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+
+    /// Returns the output of a chip that plays one impulse in voice 0 after these writes.
+    fn impulse(writes: &[(u16, u16)]) -> Vec<[i32; 2]> {
+        let mut chip = Qsound::new(60_000_000);
+        let rom = Arc::new([&[100][..], &[0; 15]].concat());
+        chip.rom(0x8F).unwrap().add_block(0, rom, 0..16);
+        let voice = [(0x78, 0x8000), (5, 0xFFF), (2, 0x1000), (6, 0x4000)];
+        for (reg, value) in writes.iter().copied().chain(voice) {
+            chip.write(0, reg, value);
+        }
+        let mut frames = vec![[0; 2]; 400];
+        chip.render(&mut frames);
+        frames
+    }
+
+    #[test]
+    fn qsound_addresses_are_signed_words() {
+        let mut chip = Qsound::new(60_000_000);
+        let rom = Arc::new((0..=255u8).cycle().take(0x1_0000).collect::<Vec<_>>());
+        chip.rom(0x8F).unwrap().add_block(0, rom, 0..0x1_0000);
+        let mut address = |start: u16, end: u16, step: u16| {
+            for (reg, value) in [(1, start), (3, 0), (5, end), (4, 0x100), (2, step), (6, 1)] {
+                chip.write(0, reg, value);
+            }
+            chip.render(&mut [[0; 2]; 4]);
+            chip.voices[0].address
+        };
+        assert_eq!(address(0x9000, 0xA000, 0x1000), 0x9004);
+        assert_eq!(address(0x9FFF, 0xA000, 0x1000), 0x9F03);
+        assert_eq!(address(0x1000, 0x2000, 0x1000), 0x1004);
+        // An end in the other half is before every address, so the voice goes back in each frame.
+        assert_eq!(address(0x1000, 0x9000, 0x1000), 0x0C04);
+    }
+
+    #[test]
+    fn qsound_echo_ends_after_the_length_in_its_register() {
+        let first = |length: u16| {
+            let frames = impulse(&[(0x80, 0x140), (0xBA, 0x4000), (0xD9, 0x554 + length)]);
+            // The dry signal is 26 frames late.
+            let echoes = frames.iter().skip(30).position(|frame| frame[0] != 0);
+            echoes.map(|at| at + 30 - 26)
+        };
+        assert_eq!(first(100), Some(100));
+        assert_eq!(first(300), Some(300));
+    }
+
+    #[test]
+    fn qsound_volumes_scale_the_filtered_and_the_unfiltered_signal() {
+        let energy = |frames: &[[i32; 2]], side: usize| {
+            let squares = frames.iter().map(|frame| f64::from(frame[side]).powi(2));
+            squares.sum::<f64>()
+        };
+        let whole = impulse(&[(0xE4, 0x3FFF), (0xE7, 0x3FFF)]);
+        assert!(whole == impulse(&[]), "these are the initial volumes");
+        for (filtered, unfiltered, side) in [(0xE4, 0xE5, 0), (0xE6, 0xE7, 1)] {
+            let parts = [
+                impulse(&[(unfiltered, 0)]),
+                impulse(&[(filtered, 0)]),
+                impulse(&[(filtered, 0), (unfiltered, 0)]),
+            ];
+            for (at, frame) in whole.iter().enumerate() {
+                let sum = parts[0][at][side] + parts[1][at][side];
+                assert!((sum - frame[side]).abs() <= 1, "{side}, {at}");
+            }
+            assert!(energy(&parts[0], side) > 0.0 && energy(&parts[1], side) > 0.0);
+            assert_eq!(energy(&parts[2], side), 0.0);
+            assert!(energy(&parts[2], 1 - side) > 0.0);
+        }
+        let half = impulse(&[(0x80, 0x140), (0xE5, 0x2000)]);
+        let full = impulse(&[(0x80, 0x140)]);
+        assert!((2 * half[26][0] - full[26][0]).abs() <= 1 && full[26][0] != 0);
+    }
+
+    #[test]
+    fn qsound_delays_apply_with_their_own_register() {
+        let loudest = |writes: &[(u16, u16)]| {
+            let frames = impulse(&[&[(0x80, 0x140)], writes].concat());
+            let at = (0..frames.len()).max_by_key(|at| frames[*at][0].abs());
+            at.unwrap()
+        };
+        assert_eq!(loudest(&[]), 26);
+        assert_eq!(loudest(&[(0xDF, 50)]), 26, "not yet applied");
+        assert_eq!(loudest(&[(0xDF, 50), (0xE2, 1)]), 30);
+        assert_eq!(loudest(&[(0xDF, 36), (0xE2, 1)]), 16);
+        // Our filters are shorter than those of the chip, so a short delay makes the others longer.
+        assert_eq!(loudest(&[(0xDF, 0), (0xE1, 20), (0xE2, 1)]), 0);
+        assert_eq!(loudest(&[(0xDF, 10), (0xE1, 0), (0xE2, 1)]), 10);
+    }
+
+    #[test]
+    fn qsound_reset_stops_voices_and_keeps_the_samples() {
+        let mut chip = Qsound::new(4_000_000);
+        let rom = Arc::new(vec![100; 16]);
+        chip.rom(0x8F).unwrap().add_block(0, rom, 0..16);
+        let rate = chip.rate().hz();
+        let heard = |chip: &mut Qsound| {
+            let mut frames = vec![[0; 2]; 200];
+            chip.render(&mut frames);
+            frames[150] != [0; 2]
+        };
+        let voice = [(0x78, 0x8000), (5, 0xFFF), (6, 0x4000)];
+        for reset in [false, true] {
+            if reset {
+                chip.write(0, 0xE3, 0x288);
+                assert!(!heard(&mut chip));
+            }
+            for (reg, value) in voice {
+                chip.write(0, reg, value);
+            }
+            assert!(heard(&mut chip), "{reset}");
+        }
+        assert_eq!(chip.rate().hz(), rate);
+    }
 
     #[test]
     fn qsound_adpcm_voice_accumulates_after_volume() {

@@ -75,8 +75,16 @@ impl Pan {
 
 /// The number of coefficients of the filter of a side.
 const TAPS: usize = 64;
+/// The delays in frames after reset, in the order of their registers: wet and dry on the left, wet
+/// and dry on the right.
+pub const DELAYS: [u16; 4] = [0, 46, 0, 48];
+/// The length of a delay line of the chip.
+const DELAY_LINE: i16 = 51;
+/// The number of frames by which our filters are less late than those of the chip, which are
+/// longer. The dry signals are less late by the same time.
+const EARLY: usize = 20;
 /// The delays of the dry signal in frames, left and right, and the centres of the filters.
-const DRY_LATE: [usize; 2] = [26, 28];
+const DRY_LATE: [usize; 2] = [DELAYS[1] as usize - EARLY, DELAYS[3] as usize - EARLY];
 const MIDDLES: [f64; 2] = [31.5, 30.0];
 /// The native rate of the QSound at its usual clock of 60 MHz.
 const RATE_HZ: f64 = 60_000_000.0 / 2496.0;
@@ -110,10 +118,24 @@ fn taps(middle: f64) -> [i32; TAPS] {
     })
 }
 
+/// The volume that stands for 1 in our arithmetic. The chip's largest one is by 1 lower.
+const UNITY: i32 = 0x4000;
+
+/// Returns a value times a volume.
+#[inline]
+fn scaled(value: i32, volume: i32) -> i32 {
+    match volume {
+        UNITY => value,
+        _ => ((i64::from(value) * i64::from(volume)) >> 14) as i32,
+    }
+}
+
 /// The filters and delays of both sides.
 #[derive(Clone, Debug)]
 pub struct SpatialFilter {
     taps: [[i32; TAPS]; 2],
+    /// The volumes of the wet and the dry signal, left and right.
+    volumes: [[i32; 2]; 2],
     /// The last frames and those of the current block, left and right.
     dry: [Vec<i32>; 2],
     wet: [Vec<i32>; 2],
@@ -126,9 +148,31 @@ impl SpatialFilter {
     pub fn new() -> Self {
         SpatialFilter {
             taps: MIDDLES.map(taps),
+            volumes: [[UNITY; 2]; 2],
             dry: DRY_LATE.map(|late| vec![0; late]),
             wet: [vec![0; TAPS - 1], vec![0; TAPS - 1]],
-            plain: TAPS,
+            plain: SILENT_AFTER,
+        }
+    }
+
+    /// Sets a volume. The signals are in the order of their registers: wet and dry on the left, wet
+    /// and dry on the right.
+    pub fn set_volume(&mut self, signal: usize, volume: i16) {
+        self.volumes[signal / 2][signal % 2] = match volume {
+            0x3FFF => UNITY,
+            _ => volume.into(),
+        };
+    }
+
+    /// Sets the delays of the signals in frames, in the order of their registers.
+    pub fn set_delays(&mut self, delays: [u16; 4]) {
+        let delays = delays.map(|delay| (delay as i16).rem_euclid(DELAY_LINE) as usize);
+        // A dry signal cannot come before its voice. If it had to, all other signals come later.
+        let early = delays[1].min(delays[3]).min(EARLY);
+        for side in 0..2 {
+            let [wet, dry] = [delays[2 * side], delays[2 * side + 1]];
+            resize(&mut self.wet[side], TAPS - 1 + wet + EARLY - early);
+            resize(&mut self.dry[side], dry - early);
         }
     }
 
@@ -138,13 +182,14 @@ impl SpatialFilter {
         let frames = out.len();
         let is_plain = wet.iter().all(|frame| *frame == [0; 2]);
         self.plain = if is_plain { self.plain + frames } else { 0 };
-        let silent = self.plain >= frames + TAPS;
+        let silent = self.plain >= frames + SILENT_AFTER;
         for side in 0..2 {
+            let [wet_volume, dry_volume] = self.volumes[side];
             let (dry, wets) = (&mut self.dry[side], &mut self.wet[side]);
             dry.extend(out.iter().map(|frame| frame[side]));
             wets.extend(wet.iter().map(|frame| frame[side]));
             for (frame, dry) in out.iter_mut().zip(&*dry) {
-                frame[side] = *dry;
+                frame[side] = scaled(*dry, dry_volume);
             }
             if !silent {
                 let taps = &self.taps[side];
@@ -153,12 +198,23 @@ impl SpatialFilter {
                     let sum: i64 = products
                         .map(|(tap, wet)| i64::from(*tap) * i64::from(*wet))
                         .sum();
-                    frame[side] += (sum >> 14) as i32;
+                    frame[side] += scaled((sum >> 14) as i32, wet_volume);
                 }
             }
             dry.drain(..frames);
             wets.drain(..frames);
         }
+    }
+}
+
+/// The number of frames without a wet signal after which the filters output nothing.
+const SILENT_AFTER: usize = TAPS + DELAY_LINE as usize + EARLY;
+
+/// Changes the number of last frames that are kept. New ones are silent.
+fn resize(last: &mut Vec<i32>, frames: usize) {
+    match frames.checked_sub(last.len()) {
+        Some(more) => drop(last.splice(0..0, std::iter::repeat_n(0, more))),
+        None => drop(last.drain(..last.len() - frames)),
     }
 }
 

@@ -207,6 +207,7 @@ impl Slot {
 
     fn advance_envelope(&mut self, clock: u32) {
         let sustained = self.bits(0x0A, 5, 5) as i32 * THREE_DB;
+        self.envelope.settle(sustained);
         self.envelope.advance(self.stage_rate(), clock, sustained);
     }
 

@@ -260,3 +260,57 @@ fn access_lanes_and_restrictions_are_read_or_counted() {
         "node barrier=bollard (1), relation type=restriction (1), way access:conditional (1), way maxspeed (not a number) (1), way oneway=reversible (1)"
     );
 }
+
+#[test]
+fn tags_of_one_direction_and_of_cars_are_read_and_others_counted() {
+    let mut extract = Extract::default();
+    let signs: [Tags<'_>; 4] = [
+        &[("railway", "level_crossing")],
+        &[("highway", "crossing"), ("crossing", "traffic_signals")],
+        &[("barrier", "toll_booth")],
+        &[("traffic_calming", "bump")],
+    ];
+    for id in 1..20 {
+        let sign = usize::try_from(id - 10).ok();
+        let tags = sign.and_then(|sign| signs.get(sign)).copied();
+        extract.node(id, id as f64 * 100.0, 0.0, tags.unwrap_or(&[]));
+    }
+    let road = ("highway", "tertiary");
+    let ways: [Tags<'_>; 11] = [
+        &[road, ("oneway:motor_vehicle", "yes")],
+        &[road, ("vehicle:forward", "no")],
+        &[road, ("oneway", "yes"), ("oneway:motorcar", "no")],
+        &[road, ("access", "destination")],
+        &[road, ("lanes", "2.5")],
+        &[road, ("lanes:both_ways", "1")],
+        &[road, ("maxspeed:variable", "yes")],
+        &[("highway", "service")],
+        &[("highway", "service"), ("access", "private")],
+        &[("route", "ferry")],
+        &[road],
+    ];
+    for (id, tags) in (1..).zip(ways) {
+        let nodes: Vec<i64> = match id {
+            11 => (10..=14).collect(),
+            id => vec![id as i64, id as i64 + 1],
+        };
+        extract.way(id, &nodes, tags);
+    }
+    let restriction = [("type", "restriction"), ("restriction", "no_left_turn")];
+    extract.relation(
+        20,
+        &[&restriction[..], &[("except", "psv;motorcar")]].concat(),
+    );
+    let raw = extract.read("directions.osm.pbf");
+    let network = Network::new(raw.clone()).unwrap();
+    let links = network.links_by_name();
+    let found = ["1:0", "1:0r", "2:0", "2:0r", "3:0", "3:0r"].map(|name| links.contains_key(name));
+    assert_eq!(found, [true, false, false, true, true, true]);
+    assert_eq!(
+        raw.unused.text(),
+        "node barrier=toll_booth (1), node crossing=traffic_signals (1), node railway=level_crossing (1), \
+         node traffic_calming (1), way access=destination (1), way highway=service (left out) (1), \
+         way lanes (not a number) (1), way lanes:both_ways (1), way maxspeed:variable (1), \
+         way route=ferry (left out) (1)"
+    );
+}

@@ -331,3 +331,24 @@ fn a_road_of_ten_cars_per_hour_lets_ten_cars_pass() {
         "{arrived:?}"
     );
 }
+
+#[test]
+fn a_minor_car_does_not_wait_for_cars_that_cannot_pass_a_stopped_one() {
+    // The exit to the east is full, so the first car of the major road waits. Cars behind it
+    // approach, but they cannot pass.
+    let network = Arc::new(Network::new(crossing()).unwrap());
+    let mut travellers: Vec<Traveller> =
+        (0..400).map(|i| trip(&network, i * 2000, [0, 1])).collect();
+    travellers.extend((0..400).map(|i| trip(&network, i * 2000, [4, 5])));
+    let mut simulation = simulation(&network, travellers, NEWELL);
+    let pool = Pool::builder().workers(1).build().unwrap();
+    simulation.set_closed(path(&network, [1])[0], true).unwrap();
+    simulation.run(&pool, 600);
+    let crossed = simulation
+        .take_events()
+        .into_iter()
+        .filter(|event| event.kind == EventKind::Left && network.link_file_index(event.link) == 4)
+        .count();
+    // The minor road has its full capacity, of a car every 4 s.
+    assert!((135..=145).contains(&crossed), "{crossed}");
+}

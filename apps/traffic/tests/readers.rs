@@ -308,13 +308,13 @@ fn unused_parts_are_counted_printed_and_fail_with_strict() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let expected = serde_json::json!({
         "network": {"prohibition": 1},
-        "demand": {"person": 1, "stop": 1, "vType maxSpeed": 1, "vType sigma": 1},
+        "demand": {"person": 1, "stop": 1, "vType sigma": 1},
         "left_out": 0
     });
     assert_eq!(document["unused"], expected);
     let notes = String::from_utf8(output.stderr).unwrap();
     assert!(
-        notes.contains("not used: person (1), stop (1), vType maxSpeed (1)"),
+        notes.contains("not used: person (1), stop (1), vType sigma (1)"),
         "{notes}"
     );
     let output = run(&[&arguments[..], &["--strict"]].concat());
@@ -364,4 +364,65 @@ fn the_time_inside_a_junction_is_part_of_the_road() {
     let network = Network::new(raw).unwrap();
     let flow = network.flow(network.links_by_name()["ab"], &Default::default());
     assert_eq!(flow.free_flow_ms, 13_000);
+}
+
+#[test]
+fn parts_that_change_the_meaning_of_a_network_are_counted() {
+    let edge = "<edge id=\"e\" from=\"a\" to=\"b\" bidi=\"f\">
+        <lane id=\"e_0\" index=\"0\" speed=\"10\" length=\"100\"/>
+        <lane id=\"e_1\" index=\"1\" speed=\"20\" length=\"100\"/></edge>";
+    let more = format!(
+        "<type id=\"t\"><restriction vClass=\"passenger\" speed=\"5\"/><restriction vClass=\"bus\" speed=\"5\"/></type>
+        {edge}<junction id=\"x\" type=\"rail_crossing\" x=\"0\" y=\"0\"/>
+        <tlLogic id=\"l\" magic=\"1\"/><connection from=\"ab\" to=\"bc\" speed=\"3\"/>"
+    );
+    assert_eq!(
+        roads("counted.net.xml", &row(&more)).unused.text(),
+        "connection (a turn without one) (2), connection speed (1), edge bidi (1), \
+         junction type=rail_crossing (1), lane speed (not that of the fastest lane of its edge) (1), \
+         restriction vClass=passenger (1), tlLogic magic (1)"
+    );
+    let links = "<attribute name=\"turnRestrictions\">x</attribute>";
+    let network = format!("<network><nodes/><links>{links}</links></network>");
+    assert_eq!(
+        roads("counted.xml", &network).unused.text(),
+        "attribute name=turnRestrictions (1)"
+    );
+    let graph = "p sp 2 1\na 1 2 50 7\n";
+    assert_eq!(
+        roads("counted.gr", graph).unused.text(),
+        "road (further numbers) (1)"
+    );
+    let tntp = "<NUMBER OF ZONES> 2\n<NUMBER OF NODES> 2\n<NUMBER OF LINKS> 1\n<TOLL FACTOR> 2\n<END OF METADATA>\n1 2 900 1 1 0 4 30 0 1 ;\n";
+    assert_eq!(
+        roads("counted.tntp", tntp).unused.text(),
+        "TOLL FACTOR (1), link length (1), link speed (1)"
+    );
+}
+
+#[test]
+fn parts_that_change_the_meaning_of_a_demand_are_counted() {
+    let routes = "<vType id=\"t\" tau=\"2\" speedDev=\"0.1\" speedFactor=\"1.2\"/>
+        <vehicle id=\"v\" type=\"unknown\" depart=\"0\" reroute=\"true\"><route edges=\"ab bc\" repeat=\"3\"/></vehicle>
+        <trip id=\"w\" depart=\"0\" fromTaz=\"1\" toTaz=\"2\"/>";
+    let demand = trips("meaning", routes).unwrap();
+    assert_eq!(
+        demand.unused.text(),
+        "route repeat (1), trip fromTaz (1), trip toTaz (1), type=unknown (not defined in the file) (1), \
+         vType speedDev (1), vType speedFactor (more than 1) (1), vType tau (1), vehicle reroute (1)"
+    );
+    assert_eq!(demand.left_out.0, 1);
+    let network = Network::new(roads("meaning.net.xml", &row(""))).unwrap();
+    let path = place("meaning.tntp");
+    let table = "<NUMBER OF ZONES> 2\n<TOTAL OD FLOW> 90.0\n<OD FACTOR> 2\n<END OF METADATA>\nOrigin 1\n 2 : 30.0;\n";
+    std::fs::write(&path, table).unwrap();
+    let read = demand_of(&network, &path);
+    assert_eq!(
+        read.unused.text(),
+        "OD FACTOR (1), TOTAL OD FLOW (not the sum of the trips) (1)"
+    );
+}
+
+fn demand_of(network: &Network, path: &std::path::Path) -> Demand {
+    demand(&pool(), network, path, usize::MAX, 1).unwrap()
 }

@@ -10,7 +10,7 @@ use creel_traffic::network::read::tntp::{self, Tntp};
 use creel_traffic::network::read::{self, ReadError};
 use serde::Serialize;
 
-use super::scene::read_error;
+use super::scene::{note, read_error};
 use super::{bad_data, document};
 
 const EXAMPLES: &str = "\
@@ -80,6 +80,14 @@ impl Assign {
             Tntp::parse(&text(&self.network)?).map_err(|error| read_error(&self.network, error))?;
         let trips =
             tntp::trips(&text(&self.trips)?).map_err(|error| read_error(&self.trips, error))?;
+        let unused = network.unused_by_assignment();
+        if !unused.is_empty() {
+            let file = self.network.display();
+            note(
+                common.quiet,
+                &format!("{file}: not used: {}", unused.text()),
+            );
+        }
         let found = equilibrium(&pool, &network, &trips, self.gap, self.steps).map_err(bad_data)?;
         let total = trips.iter().map(|trip| trip.2).sum::<f64>();
         self.print(&network, total, &found, common)?;

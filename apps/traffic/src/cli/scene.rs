@@ -533,7 +533,7 @@ impl Scene {
 }
 
 /// Prints a note on stderr, unless the user has set `--quiet`.
-fn note(quiet: bool, text: &str) {
+pub fn note(quiet: bool, text: &str) {
     if !quiet {
         output::note(&format!("creel-traffic: {text}\n"));
     }

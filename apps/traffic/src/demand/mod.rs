@@ -8,8 +8,12 @@ mod matsim;
 mod pack;
 pub mod prepared;
 pub mod read;
+mod speeds;
 mod sumo;
+mod sumo_types;
 pub mod write;
 
 pub use pack::{Plans, Route, Traveller};
+pub use speeds::CarSpeed;
+
 pub(crate) use pack::{follow_turns, is_turns, turn_bits, unpack};

@@ -16,6 +16,8 @@
 //! | `10…` | a trip begins at this departure time, and the previous trip ends |
 //! | `11…` | a plan begins (its origin, and whether it repeats), and the previous plan ends |
 
+use super::CarSpeed;
+use super::speeds::Speeds;
 use crate::network::{LINKS_MAX, Ms, Network, NetworkError};
 use creel::Pool;
 
@@ -59,6 +61,7 @@ pub struct Plans {
     /// The places of travellers 0, 16, 32 and so on.
     index: Vec<u32>,
     travellers: u32,
+    speeds: Speeds,
     /// The network that these plans were made for, as a hash, or 0 if we do not know it.
     #[serde(skip)]
     made_for: u64,
@@ -70,6 +73,7 @@ impl Default for Plans {
             words: vec![END],
             index: Vec::new(),
             travellers: 0,
+            speeds: Speeds::default(),
             made_for: 0,
         }
     }
@@ -192,6 +196,7 @@ impl Plans {
             words: Vec::with_capacity(words + 1),
             index: Vec::with_capacity((cars as usize).div_ceil(INDEX_STRIDE)),
             travellers: cars,
+            speeds: Speeds::default(),
             made_for: 0,
         };
         for part in parts {
@@ -252,6 +257,9 @@ impl Plans {
             self.index.push(self.words.len() as u32);
         }
         self.travellers += 1;
+        if !self.speeds.is_empty() {
+            self.speeds.push(self.words.len() as u32, CarSpeed::ROAD);
+        }
         // A plan that repeats and has no road would begin again and again at the same instant, and
         // the simulation would hang. Therefore such a plan does not repeat.
         let moves = trips.iter().any(|(_, route)| !route.0.is_empty());
@@ -267,6 +275,45 @@ impl Plans {
         }
         self.words.push(END);
         Ok(())
+    }
+
+    /// Sets the speeds of all travellers, in the order of their numbers. Travellers for which there
+    /// is no speed drive as fast as the roads allow, which is the default. Speeds that are out of
+    /// range are brought into it.
+    pub fn set_speeds(&mut self, speeds: impl IntoIterator<Item = CarSpeed>) {
+        let mut runs = Speeds::default();
+        let speeds = speeds.into_iter().chain(std::iter::repeat(CarSpeed::ROAD));
+        for (place, speed) in self.plan_starts().zip(speeds) {
+            runs.push(place, speed.in_range());
+        }
+        self.speeds = runs;
+    }
+
+    /// Sets the speed of the last traveller.
+    pub(crate) fn set_last_speed(&mut self, speed: CarSpeed) {
+        if let Some(last) = self.travellers.checked_sub(1) {
+            let place = self.plan_start(last);
+            self.speeds.set_last(place, speed.in_range());
+        }
+    }
+
+    /// Returns how fast a traveller drives.
+    pub fn speed(&self, traveller: u32) -> CarSpeed {
+        match self.speeds.is_empty() {
+            true => CarSpeed::ROAD,
+            false => self.speeds.at(self.plan_start(traveller)),
+        }
+    }
+
+    /// Returns how fast the traveller drives whose plan contains a place.
+    #[inline]
+    pub(crate) fn speed_at(&self, place: u32) -> CarSpeed {
+        self.speeds.at(place)
+    }
+
+    /// Returns whether some traveller drives slower than the roads allow.
+    pub(crate) fn has_speeds(&self) -> bool {
+        !self.speeds.is_empty()
     }
 
     /// Returns the number of travellers.
@@ -424,7 +471,11 @@ impl Plans {
         };
         let count = self.len().div_ceil(INDEX_STRIDE);
         let ordered = self.index.is_sorted_by(|a, b| a < b) && self.index.iter().all(begins);
-        if self.words.last() != Some(&END) || self.index.len() != count || !ordered {
+        if !self.speeds.is_valid()
+            || self.words.last() != Some(&END)
+            || self.index.len() != count
+            || !ordered
+        {
             return false;
         }
         if self.index.first().is_some_and(|&first| first != 0) || (count == 0 && all > 1) {

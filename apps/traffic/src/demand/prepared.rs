@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io::{self, Read, Write};
 
-const MAGIC: &[u8; 8] = b"creelpl1";
+const MAGIC: &[u8; 8] = b"creelpl2";
 /// The maximum size of a file. A greater length means that the file is damaged.
 const BYTES_MAX: u64 = 1 << 36;
 

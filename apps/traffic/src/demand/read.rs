@@ -7,7 +7,7 @@
 
 use super::grouped::map_by_key;
 use super::pack::DEPART_MS_MAX;
-use super::{Plans, Route, Traveller, matsim, sumo};
+use super::{CarSpeed, Plans, Route, Traveller, matsim, sumo};
 use crate::network::read::{ReadError, Unused, bytes, tntp};
 use crate::network::{Ms, Names, Network};
 use crate::random::Stream;
@@ -105,6 +105,8 @@ pub struct Demand {
 pub(super) struct DemandReader {
     itineraries: Vec<Itinerary>,
     names: Vec<Box<str>>,
+    /// The speeds of the travellers. Empty if the format has none.
+    speeds: Vec<CarSpeed>,
     left_out: usize,
     first: Option<String>,
     pub unused: Unused,
@@ -114,6 +116,20 @@ impl DemandReader {
     pub fn skip(&mut self, reason: String) {
         self.left_out += 1;
         self.first.get_or_insert(reason);
+    }
+
+    /// Adds a traveller that drives at a speed of its own.
+    pub fn add_with_speed(
+        &mut self,
+        name: &str,
+        itinerary: Result<Itinerary, String>,
+        speed: CarSpeed,
+    ) {
+        if itinerary.is_ok() {
+            self.speeds.resize(self.itineraries.len(), CarSpeed::ROAD);
+            self.speeds.push(speed);
+        }
+        self.add(name, itinerary);
     }
 
     pub fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>) {
@@ -200,6 +216,7 @@ pub fn demand_with_progress(
     });
     let mut plans = Plans::from_slice(pool, &travellers)?;
     plans.set_made_for(network);
+    plans.set_speeds(std::mem::take(&mut reader.speeds));
     drop(travellers);
     for (car, itinerary) in itineraries.iter().enumerate() {
         if plans.stays(car as u32) && !itinerary.is_empty() {
@@ -281,7 +298,7 @@ fn table(
     reader: &mut DemandReader,
 ) -> Result<(), ReadError> {
     let names = network.junctions_by_name();
-    for (from, to, amount) in tntp::trips(text)? {
+    for (from, to, amount) in tntp::trips_and_unused(text, &mut reader.unused)? {
         let mut stream = Stream::of(seed, "table", u64::from(from) << 32 | u64::from(to));
         let zone = |zone: u32| names.get(&(zone + 1).to_string()).copied();
         // A trip table may contain fractions of trips. A fraction becomes a whole trip with the

@@ -3,7 +3,9 @@
 //! Source: SUMO's documentation, "Definition of Vehicles, Vehicle Types, and Routes". Every part of
 //! the file that we do not use is counted.
 
+use super::CarSpeed;
 use super::read::{DemandReader, TripRoute, milliseconds};
+use super::sumo_types::Types;
 use crate::network::Network;
 use crate::network::read::{
     ReadError,
@@ -39,9 +41,8 @@ const COSMETIC: [&str; 14] = [
 struct Vehicle {
     id: String,
     departs: Vec<f64>,
-    /// If we leave the vehicle out, the reason, for example that its type may not use roads for
-    /// cars.
-    barred: Option<String>,
+    /// The name of its type.
+    kind: Option<String>,
     is_flow: bool,
     is_done: bool,
 }
@@ -52,8 +53,7 @@ struct Reading<'a> {
     links: HashMap<String, u32>,
     junctions: HashMap<String, u32>,
     routes: HashMap<String, Result<Vec<u32>, String>>,
-    /// The vehicle types that cannot use roads for cars.
-    barred_types: HashMap<String, String>,
+    types: Types,
     ids: HashSet<String>,
     vehicle: Option<Vehicle>,
     /// The begin and end of the interval that contains the flows.
@@ -61,6 +61,7 @@ struct Reading<'a> {
     /// The name of the element that we skip together with its content, and how many elements of
     /// this name are open. `None` if we skip nothing.
     skipped: Option<(String, u32)>,
+    /// The highest speed of any road. A type that is not slower than this does not need a speed.
     fastest_mm_s: u32,
 }
 
@@ -77,7 +78,7 @@ pub(super) fn read(
         links: network.links_by_name(),
         junctions: network.junctions_by_name(),
         routes: HashMap::new(),
-        barred_types: HashMap::new(),
+        types: Types::default(),
         ids: HashSet::new(),
         vehicle: None,
         interval: (None, None),
@@ -108,7 +109,8 @@ impl Reading<'_> {
             }
             "vehicle" | "trip" | "flow" => self.begin_vehicle(element, &name)?,
             "route" => self.route(element)?,
-            "vType" => self.vehicle_type(element)?,
+            "vType" => self.types.add(element, &mut self.reader.unused)?,
+            "vTypeDistribution" => self.types.begin_distribution(element)?,
             _ => {
                 self.reader.unused.add(name.clone());
                 self.skipped = Some((name, 1));
@@ -127,6 +129,7 @@ impl Reading<'_> {
         }
         match name {
             "interval" => self.interval = (None, None),
+            "vTypeDistribution" => self.types.end_distribution(),
             "vehicle" | "trip" | "flow" => {
                 if let Some(vehicle) = self.vehicle.take().filter(|vehicle| !vehicle.is_done) {
                     self.add(&vehicle, Err("it has no route".into()));
@@ -142,47 +145,6 @@ impl Reading<'_> {
             link.ok_or_else(|| format!("the network has no edge {name} for cars"))
         };
         edges.split_ascii_whitespace().map(find).collect()
-    }
-
-    fn vehicle_type(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
-        let id = element.need("id")?;
-        let class = element.get("vClass")?.unwrap_or_default();
-        match class.as_str() {
-            "" | "passenger" | "private" | "taxi" | "evehicle" | "hov" | "custom1" | "custom2" => {}
-            "bus" | "coach" | "truck" | "trailer" | "delivery" | "motorcycle" | "moped"
-            | "emergency" | "authority" | "army" | "vip" => {
-                self.reader.unused.add(format!("vType vClass={class}"));
-            }
-            _ => {
-                self.reader.unused.add(format!("vType vClass={class}"));
-                let reason = format!("its class {class} does not use roads for cars");
-                self.barred_types.insert(id, reason);
-            }
-        }
-        let known = [
-            "id",
-            "vClass",
-            "color",
-            "maxSpeed",
-            "guiShape",
-            "imgFile",
-            "width",
-            "height",
-            "mass",
-            "emissionClass",
-            "osgFile",
-            "laneChangeModel",
-            "personCapacity",
-            "containerCapacity",
-        ];
-        self.reader.unused.attributes(element, &known)?;
-        // In our model, all cars drive at the speed of the road. A type that is slower than some
-        // road would change the result, so we count its `maxSpeed` as unused.
-        let limit: Option<f64> = element.number("maxSpeed")?;
-        if limit.is_some_and(|limit| limit * 1000.0 < f64::from(self.fastest_mm_s)) {
-            self.reader.unused.add("vType maxSpeed");
-        }
-        Ok(())
     }
 
     fn begin_vehicle(&mut self, element: &Element<'_>, name: &str) -> Result<(), ReadError> {
@@ -222,12 +184,10 @@ impl Reading<'_> {
             true => self.flow(element, &id)?,
             false => vec![departure(element)?],
         };
-        let kind = element.get("type")?;
-        let barred = kind.and_then(|kind| self.barred_types.get(&kind).cloned());
         let mut vehicle = Vehicle {
             id,
             departs,
-            barred,
+            kind: element.get("type")?,
             is_flow,
             is_done: false,
         };
@@ -403,20 +363,26 @@ impl Reading<'_> {
 
     /// Adds a vehicle, or all vehicles of a flow.
     fn add(&mut self, vehicle: &Vehicle, route: Result<TripRoute, String>) {
-        let route = match &vehicle.barred {
-            Some(reason) => Err(reason.clone()),
-            None => route,
-        };
         for (index, &depart) in vehicle.departs.iter().enumerate() {
             // As in SUMO, vehicles of a flow are named after the flow, with a number.
             let name = match vehicle.is_flow {
                 true => format!("{}.{index}", vehicle.id),
                 false => vehicle.id.clone(),
             };
-            let itinerary = route
-                .clone()
-                .and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
-            self.reader.add(&name, itinerary);
+            let kind = vehicle.kind.as_deref();
+            let unused = &mut self.reader.unused;
+            let kind = self.types.of(kind, &name, self.seed, unused);
+            let route = match kind.barred {
+                Some(reason) => Err(reason),
+                None => route.clone(),
+            };
+            let itinerary = route.and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
+            let is_slow = kind.speed.max_mm_s < self.fastest_mm_s
+                || kind.speed.share_ppm < CarSpeed::ROAD.share_ppm;
+            match is_slow {
+                true => self.reader.add_with_speed(&name, itinerary, kind.speed),
+                false => self.reader.add(&name, itinerary),
+            }
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A plan that repeats for ever is written as a single round, because no format can store the
 //! repetition.
 
-use super::Plans;
+use super::{CarSpeed, Plans};
 use crate::network::write::{escaped, unpacked_name};
 use crate::network::{Ms, Names, Network};
 use std::collections::BTreeMap;
@@ -74,6 +74,25 @@ fn sumo(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> 
         order.extend(driven.map(|(index, trip)| (trip.0, car, index)));
     }
     order.sort_unstable();
+    // A type for each speed. Cars that drive as fast as the roads allow need none.
+    let mut types = BTreeMap::new();
+    for car in 0..plans.len() as u32 {
+        let CarSpeed {
+            max_mm_s,
+            share_ppm,
+        } = plans.speed(car);
+        if plans.speed(car) != CarSpeed::ROAD {
+            let number = types.len() + 1;
+            types.entry((max_mm_s, share_ppm)).or_insert(number);
+        }
+    }
+    for ((max_mm_s, share_ppm), number) in &types {
+        let [limit, factor] = [f64::from(*max_mm_s) / 1e3, f64::from(*share_ppm) / 1e6];
+        writeln!(
+            to,
+            "    <vType id=\"slow{number}\" maxSpeed=\"{limit}\" speedFactor=\"{factor}\" speedDev=\"0\"/>"
+        )?;
+    }
     for (depart_ms, car, index) in order {
         let trips = plans.trips(network, car);
         let name = names.get(car);
@@ -82,9 +101,14 @@ fn sumo(network: &Network, plans: &Plans, names: &Names, to: &mut dyn Write) -> 
         } else {
             name
         };
+        let speed = plans.speed(car);
+        let kind = match types.get(&(speed.max_mm_s, speed.share_ppm)) {
+            Some(number) => format!(" type=\"slow{number}\""),
+            None => String::new(),
+        };
         writeln!(
             to,
-            "    <vehicle id=\"{}\" depart=\"{}\" departLane=\"best\" departSpeed=\"max\"><route edges=\"{}\"/></vehicle>",
+            "    <vehicle id=\"{}\"{kind} depart=\"{}\" departLane=\"best\" departSpeed=\"max\"><route edges=\"{}\"/></vehicle>",
             escaped(&id),
             time(depart_ms),
             roads(network, &trips[index].1)

@@ -112,7 +112,8 @@ impl<W: Write> Report for Fcd<W> {
                 EventKind::Entered => {
                     let free_flow_ms = labels.free_flow_ms(link);
                     let new = || Queue::new(labels.network, link, &self.physics, free_flow_ms);
-                    let number = self.roads.entry(link).or_insert_with(new).enter(at_ms);
+                    let road = self.roads.entry(link).or_insert_with(new);
+                    let number = road.enter(at_ms, labels.travel_ms(car, link));
                     self.cars.insert(car, (link, number));
                 }
                 EventKind::Left | EventKind::Removed => {

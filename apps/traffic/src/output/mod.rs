@@ -60,6 +60,14 @@ impl Labels<'_> {
         }
     }
 
+    /// Like [`free_flow_ms`](Self::free_flow_ms), for a car that may be slower than the road allows.
+    fn travel_ms(&self, car: u32, link: u32) -> Ms {
+        match self.simulation {
+            Some(simulation) => simulation.travel_ms(car, link),
+            None => self.network.free_flow_ms(link),
+        }
+    }
+
     /// Returns the name of a car, escaped for an XML attribute.
     fn car(&self, car: u32) -> String {
         escaped(&self.cars.get(car)).into_owned()

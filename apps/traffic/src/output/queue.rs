@@ -62,6 +62,8 @@ struct Passage {
     /// car. The difference of two such distances is the way of the car in free flow, even if the
     /// speed has changed.
     entered: f64,
+    /// If the car is slower than the road allows, the time at which it entered and its speed.
+    slow: Option<(f64, f64)>,
     left_ms: Option<Ms>,
 }
 
@@ -143,6 +145,14 @@ impl Queue {
         let mut at = self.time_of(self.cars.get(index)?.entered + pos.min(shape.length));
         let mut rows = 0.0;
         loop {
+            // A slow car takes longer, and so do the cars that cannot overtake it.
+            let slow = self.cars[index]
+                .slow
+                .filter(|_| rows == 0.0 || shape.lanes == 1);
+            if let Some((entered, speed)) = slow {
+                let way = pos.min(shape.length) + rows * shape.spacing;
+                at = at.max(entered + rows * shape.reaction + way / speed);
+            }
             // The car can reach this place only after the car ahead has left the link.
             let most = shape.length - rows * shape.spacing;
             if most < pos {
@@ -167,10 +177,13 @@ impl Queue {
         (car % self.shape.lanes as u64) as u8
     }
 
-    /// Adds a car that enters, and returns its number.
-    pub fn enter(&mut self, at_ms: Ms) -> u64 {
+    /// Adds a car that enters and takes `travel_ms` in free flow. Returns its number.
+    pub fn enter(&mut self, at_ms: Ms, travel_ms: Ms) -> u64 {
+        let at = f64::from(at_ms) / 1000.0;
+        let speed = self.shape.length * 1000.0 / f64::from(travel_ms);
         self.cars.push_back(Passage {
-            entered: self.driven_until(f64::from(at_ms) / 1000.0),
+            entered: self.driven_until(at),
+            slow: (travel_ms > self.free_flow_ms).then_some((at, speed)),
             left_ms: None,
         });
         self.first + self.cars.len() as u64 - 1
@@ -209,6 +222,14 @@ impl Queue {
         let mut drives = speed;
         let mut rows = 0.0;
         loop {
+            let slow = self.cars[index].slow.filter(|_| rows == 0.0 || lanes == 1);
+            if let Some((entered, slow_speed)) = slow {
+                let drives_for = f64::from(now_ms) / 1000.0 - rows * reaction - entered;
+                let most = drives_for * slow_speed - rows * spacing;
+                if most < pos {
+                    (pos, drives) = (most, slow_speed);
+                }
+            }
             let since = |left_ms| seconds(left_ms) - rows * reaction;
             let started = self.cars[index].left_ms.map(since).filter(|&s| s > 0.0);
             let most = length - rows * spacing + started.unwrap_or(0.0) * speed;

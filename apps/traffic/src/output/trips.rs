@@ -111,7 +111,7 @@ impl<W: Write> Report for Trips<W> {
                     if let Some(trip) = self.trips.get_mut(&car) {
                         trip.entered.get_or_insert((at_ms, link));
                         let length_mm = labels.network.links()[link as usize].length_mm;
-                        let free_ms = labels.free_flow_ms(link);
+                        let free_ms = labels.travel_ms(car, link);
                         let speed = f64::from(length_mm) / f64::from(free_ms);
                         if trip.length_mm == 0 {
                             trip.speeds[0] = speed;

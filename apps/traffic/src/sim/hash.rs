@@ -115,6 +115,10 @@ impl Tile {
                 u64::from(entry.next_in),
                 free_flow_ms,
             ]);
+            let last = self.last_arrivals.get(index).copied().unwrap_or(0);
+            if last > simulation.now_ms {
+                add(&[13, link, u64::from(last)]);
+            }
             let mut waiter = entry.last_waiter;
             let mut place = 0;
             while waiter != NONE16 {

@@ -45,7 +45,10 @@ impl Work<'_> {
         let record = &mut self.tile.entries[usize::from(entry)];
         record.free_storage -= 1;
         record.next_in = now + record.headway_ms;
-        let (down, at) = (record.down, now + record.free_flow_ms());
+        let (down, mut at) = (record.down, now + record.free_flow_ms());
+        if self.rules.roads.is_some() {
+            at = self.arrival_among_slow_cars(entry, place, now);
+        }
         let car = &mut self.tile.cars[place];
         car.at = at;
         let car = *car;

@@ -18,6 +18,7 @@ mod records;
 mod reroute;
 mod roads;
 mod slab;
+mod slow;
 mod snapshot;
 mod storage;
 mod tile;
@@ -56,6 +57,8 @@ struct Rules {
     detours: Detours,
     programs: Vec<Program>,
     physics: Physics,
+    /// What the travel time of a slow car depends on, by link. `None` if there are no slow cars.
+    roads: Option<Arc<Vec<slow::Road>>>,
 }
 
 /// Totals of what has happened so far.
@@ -209,9 +212,10 @@ impl Simulation {
                 .collect::<Vec<Mail>>()
         };
         let window = built.look_ahead_ms / TICK_MS;
-        Ok(Self {
+        let mut simulation = Self {
             mail: [mail(), mail()],
             rules: Rules {
+                roads: slow::roads(&network, &plans, &physics),
                 plans,
                 detours: Detours::default(),
                 programs: network.programs().to_vec(),
@@ -226,7 +230,9 @@ impl Simulation {
             router: OnceLock::new(),
             lines: OnceLock::new(),
             numbers: OnceLock::new(),
-        })
+        };
+        simulation.notice_slow_cars();
+        Ok(simulation)
     }
 
     /// Returns the network.
@@ -448,9 +454,10 @@ impl Simulation {
                     return;
                 }
                 let link = tile.link_of_exit(car.exit);
-                let free_flow_ms = self.current_free_flow_ms(link);
+                let road_ms = self.current_free_flow_ms(link);
+                let takes_ms = self.rules.travel_ms(link, car.place, road_ms);
                 all.push(Event {
-                    at_ms: car.at.saturating_sub(free_flow_ms),
+                    at_ms: car.at.saturating_sub(takes_ms).min(self.now_ms),
                     car: self.rules.traveller(car.place),
                     kind: EventKind::Entered,
                     link,

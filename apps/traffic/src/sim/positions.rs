@@ -5,6 +5,7 @@
 //! positions of floating car data (`output/queue.rs`), and costs a few nanoseconds per car.
 
 use super::Simulation;
+use super::records::NONE16;
 use super::tile::Tile;
 use crate::demand::Plans;
 use crate::network::{Ms, Network};
@@ -200,10 +201,14 @@ impl Simulation {
                     *queued += 1;
                 }
             }
+            let mut drivers = Vec::new();
             tile.arrival_wheel.each(&tile.cars, |place| {
                 let car = tile.cars[place];
                 if car.is_aside() {
                     return;
+                }
+                if self.rules.roads.is_some() {
+                    return drivers.push(car);
                 }
                 let (line, queued) = (&lines[usize::from(car.exit)], queued[usize::from(car.exit)]);
                 let left_ms = car.at.saturating_sub(self.now_ms) as f32;
@@ -211,6 +216,24 @@ impl Simulation {
                 let share = (1.0 - left_ms / line.free_flow_ms).min(behind).max(0.0);
                 add(car.place, line, share, line.speed);
             });
+            // If there are slow cars, each car has its own speed. A car that arrives later than its
+            // own speed allows follows the car ahead.
+            drivers.sort_unstable_by_key(|car| (car.exit, car.at, self.rules.order(car.place)));
+            let mut ahead = (NONE16, 0.0);
+            for car in drivers {
+                let (line, queued) = (&lines[usize::from(car.exit)], queued[usize::from(car.exit)]);
+                let left_ms = car.at.saturating_sub(self.now_ms) as f32;
+                let road_ms = line.free_flow_ms as Ms;
+                let mut takes_ms = self.rules.travel_ms(line.link, car.place, road_ms) as f32;
+                if left_ms > takes_ms && ahead.0 == car.exit {
+                    takes_ms = takes_ms.max(ahead.1);
+                }
+                ahead = (car.exit, takes_ms);
+                let behind = 1.0 - (queued / line.lanes) as f32 * line.step;
+                let share = (1.0 - left_ms / takes_ms).min(behind).max(0.0);
+                let speed = line.speed * line.free_flow_ms / takes_ms;
+                add(car.place, line, share, speed);
+            }
         }
     }
 }

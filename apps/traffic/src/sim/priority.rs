@@ -495,36 +495,68 @@ impl Work<'_> {
             let (from, to) = rights.ends(foe.movement as usize);
             let crossed = tile.crossed[foe.movement as usize];
             let other = &tile.exits[usize::from(from)];
+            let is_empty = other.last == NONE;
+            let is_blocked = other.flags & LinkExit::BLOCKED != 0;
+            let wants = |car: u32| {
+                let car = tile.cars[car];
+                self.next_entry(car.place, car.turns, node) == Some(to)
+            };
             let critical_ms = foe.critical_ms - foe.bunching_ms(crossed.mean_ms, other.headway_ms);
             let (look_back_ms, look_ahead_ms) = foe.divide(critical_ms);
             if crossed.last > 0 {
                 at = at.max(crossed.last + look_back_ms);
             }
-            if other.last != NONE {
-                let first = tile.cars[tile.cars[other.last].next];
-                let crosses = self.next_entry(first.place, first.turns, node) == Some(to);
-                // We ignore a foe that is blocked. If it waits for the same link as we do, the
-                // queue for storage lets it go first. Otherwise it does not move now.
-                let waits = crosses && other.flags & LinkExit::BLOCKED == 0;
-                let later = foe.mutual && (since, exit) < (other.since, from);
-                if waits && other.free_at > now {
-                    if other.free_at < now + critical_ms {
-                        at = at.max(other.free_at + look_back_ms.max(1));
+            // The time at which the end of the foe's queue crosses.
+            let mut queue_until = now;
+            if !is_empty {
+                // We ignore a foe that is blocked, and the cars behind it. If it waits for the same
+                // link as we do, the queue for storage lets it go first. Otherwise it does not move
+                // now.
+                if is_blocked {
+                    continue;
+                }
+                if other.free_at <= now {
+                    // The first car waits for a gap as well, and nobody passes it.
+                    let is_later = foe.mutual && (since, exit) < (other.since, from);
+                    if wants(tile.cars[other.last].next) && !is_later {
+                        at = at.max(now + POLL_MS);
                     }
-                } else if waits && !later {
-                    at = at.max(now + POLL_MS);
+                    continue;
+                }
+                // The queue is moving. Its cars follow each other by one headway.
+                queue_until = other.free_at;
+                let mut found = false;
+                for car in tile.cars.ring(other.last) {
+                    if queue_until >= now + critical_ms {
+                        break;
+                    }
+                    if wants(car) {
+                        at = at.max(queue_until + look_back_ms.max(1));
+                        found = true;
+                        break;
+                    }
+                    queue_until += other.headway_ms;
+                }
+                if found || queue_until >= now + critical_ms {
+                    continue;
                 }
             }
+            // We look for the first car that arrives. If there are slow cars, other cars may
+            // overtake them, so the cars are not in the order of their arrivals.
             let slot = rights.watched[usize::from(from)];
-            for &car in &tile.approaching[usize::from(slot)] {
-                let car = tile.cars[car];
-                if car.at >= now + look_ahead_ms {
+            let mut arrives = None;
+            for &place in &tile.approaching[usize::from(slot)] {
+                let car = tile.cars[place];
+                let is_seen = car.at < now + look_ahead_ms;
+                if is_seen && arrives.is_none_or(|other| car.at < other) && wants(place) {
+                    arrives = Some(car.at);
+                }
+                if self.rules.roads.is_none() && (arrives.is_some() || !is_seen) {
                     break;
                 }
-                if self.next_entry(car.place, car.turns, node) == Some(to) {
-                    at = at.max(car.at + look_back_ms.max(1));
-                    break;
-                }
+            }
+            if let Some(arrives) = arrives {
+                at = at.max(arrives.max(queue_until) + look_back_ms.max(1));
             }
         }
         at

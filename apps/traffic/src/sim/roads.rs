@@ -5,7 +5,6 @@ use super::control::fail;
 use super::events::WAKE;
 use super::records::*;
 use super::slab::NONE;
-use super::tile::Tile;
 use crate::network::{Control, HEADWAY_MS_MAX, Ms, NetworkError, Program};
 use crate::route::{Router, free_flow_times};
 use creel::Pool;
@@ -100,7 +99,7 @@ impl Simulation {
     /// # Errors
     /// Returns an error if the link does not exist, or if the speed is out of range.
     pub fn set_speed(&mut self, link: u32, speed_mm_s: Option<u32>) -> Result<(), NetworkError> {
-        let (tile, entry) = self.entry_of(link)?;
+        let (tile, index) = self.entry_of(link)?;
         let road = self.network.links()[link as usize];
         let flow = self.network.flow(link, &self.rules.physics);
         let speed = speed_mm_s.unwrap_or(road.speed_mm_s);
@@ -115,13 +114,18 @@ impl Simulation {
             - u64::from(road.length_mm) * 1000 / u64::from(road.speed_mm_s);
         let free_flow_ms = (u64::from(flow.free_flow_ms) + longer).min(1 << 30) as Ms;
         let speed = speed as f32 / 1000.0;
-        let entry = &mut self.tiles[tile].entries[usize::from(entry)];
+        let entry = &mut self.tiles[tile].entries[usize::from(index)];
         let before_ms = entry.free_flow_ms();
         entry.set_free_flow_ms(free_flow_ms);
         if free_flow_ms != before_ms {
             let now = self.now_ms;
             let (end, exit) = self.exit_of(link);
-            self.tiles[end].scale_rest(exit, (before_ms, free_flow_ms), now);
+            let change = (before_ms, free_flow_ms);
+            let last = self.tiles[end].scale_rest((exit, link), change, now, &self.rules);
+            let arrivals = &mut self.tiles[tile].last_arrivals;
+            if let (Some(arrival), Some(last)) = (arrivals.get_mut(usize::from(index)), last) {
+                *arrival = last;
+            }
             if let Some(lines) = self.lines.get_mut() {
                 Arc::make_mut(lines).set_speed((end, exit), free_flow_ms, speed);
             }
@@ -240,25 +244,5 @@ impl Simulation {
             .get((junction - tile.first_junction) as usize)?;
         let program = &self.rules.programs[usize::from(node.program)];
         (node.rule == Rule::Signal).then_some((program, node.offset_ms))
-    }
-}
-
-impl Tile {
-    /// Changes the time that the cars on a link need for the rest of it, because its free-flow time
-    /// has changed from `before_ms` to `after_ms`. Every car keeps its place on the link.
-    fn scale_rest(&mut self, exit: u16, (before_ms, after_ms): (Ms, Ms), now: Ms) {
-        let mut cars = Vec::new();
-        self.arrival_wheel.each(&self.cars, |place| {
-            if self.cars[place].exit == exit {
-                cars.push(place);
-            }
-        });
-        for place in cars {
-            self.arrival_wheel.remove(&mut self.cars, place);
-            let rest_ms = u64::from(self.cars[place].at.saturating_sub(now));
-            let rest_ms = rest_ms * u64::from(after_ms) / u64::from(before_ms.max(1));
-            self.cars[place].at = now.saturating_add(rest_ms as Ms);
-            self.arrival_wheel.push(&mut self.cars, place);
-        }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::detours::Detours;
 use super::reroute::Rerouting;
-use super::{Rules, Simulation, Tile};
+use super::{Rules, Simulation, Tile, slow};
 use crate::demand::Plans;
 use crate::network::{Ms, Network, Physics, Program};
 use creel::Pool;
@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-const MAGIC: &[u8; 8] = b"creeltr6";
+const MAGIC: &[u8; 8] = b"creeltr7";
 /// The length of the magic without the version, which is one digit.
 const KIND: usize = 7;
 /// The maximum size of a snapshot. A greater length means that the file is damaged.
@@ -157,6 +157,7 @@ impl Simulation {
             return Err(SnapshotError::Malformed("the plans do not fit the network"));
         }
         simulation.rules = Rules {
+            roads: slow::roads(&simulation.network, &state.plans, &state.physics),
             plans: Arc::new(state.plans),
             detours: state.detours,
             programs: state.programs,

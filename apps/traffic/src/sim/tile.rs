@@ -47,6 +47,9 @@ pub(super) struct Tile {
     /// the timing wheel.
     #[serde(skip)]
     pub approaching: Vec<VecDeque<u32>>,
+    /// The last arrival at the end of each link that begins here, or 0. Empty if there are no slow
+    /// cars.
+    pub last_arrivals: Vec<Ms>,
     pub tally: Tally,
     /// The delay at each exit, if rerouting is enabled.
     pub lateness: Vec<Lateness>,
@@ -78,6 +81,7 @@ impl Tile {
             crossed: Vec::new(),
             right_of_way: Arc::default(),
             approaching: Vec::new(),
+            last_arrivals: Vec::new(),
             tally: Tally::default(),
             lateness: Vec::new(),
             recorded_events: None,

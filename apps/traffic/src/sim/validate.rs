@@ -277,6 +277,10 @@ impl TileCheck<'_> {
             Some(_) => tile.exits.len(),
             None => 0,
         };
+        let last_arrivals = match self.simulation.rules.roads {
+            Some(_) => tile.entries.len(),
+            None => 0,
+        };
         let all = tile.exits.iter().all(exit)
             && tile.entries.iter().all(|entry| {
                 (1..=HEADWAY_MS_MAX).contains(&entry.headway_ms)
@@ -287,6 +291,8 @@ impl TileCheck<'_> {
             && tile.crossed.iter().all(|crossed| {
                 crossed.last <= self.now() && crossed.mean_ms <= Crossings::MEAN_MS_MAX
             })
+            && tile.last_arrivals.len() == last_arrivals
+            && tile.last_arrivals.iter().all(|&at| at <= until)
             && tile.lateness.len() == lateness
             && tile.lateness.iter().all(|late| {
                 u128::from(late.sum_ms) < SUM_MAX && late.cars < 1 << 31 && late.mean_ms < 1 << 31
@@ -303,7 +309,9 @@ impl TileCheck<'_> {
             let link = tile.link_of_exit(car.exit);
             let since = car.at.checked_sub(simulation.current_free_flow_ms(link));
             let way = simulation.route_is_valid(roads[link as usize].to, car);
-            since.is_none_or(|since| since <= now) && way.is_some()
+            // A slow car takes longer than the road allows, and so do the cars behind it.
+            let has_slow = simulation.rules.roads.is_some() && self.is_due(car.at);
+            (has_slow || since.is_none_or(|since| since <= now)) && way.is_some()
         };
         let mut seen = VisitedPlaces::of(&tile.cars)?;
         seen.wheel(&tile.cars, &tile.arrival_wheel, |car| {

@@ -69,6 +69,9 @@ pub(super) fn read(
                 (from, value()?, assumed.length_mm, true)
             }
         };
+        if words.next().is_some() {
+            raw.unused.add("road (further numbers)");
+        }
         let nodes = raw.junctions.len() as u32;
         if from == 0 || to == 0 || from > nodes || to > nodes {
             return Err(at_line(

@@ -24,11 +24,9 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
             // Users attach attributes of their own, which we ignore. However, this attribute bans
             // turns, so we count it as unused.
             "attribute" => {
-                if element
-                    .get("name")?
-                    .is_some_and(|name| name == "disallowedNextLinks")
-                {
-                    raw.unused.add("attribute name=disallowedNextLinks");
+                let name = element.get("name")?.unwrap_or_default();
+                if matches!(name.as_str(), "disallowedNextLinks" | "turnRestrictions") {
+                    raw.unused.add(format!("attribute name={name}"));
                 }
             }
             "links" => {

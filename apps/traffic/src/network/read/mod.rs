@@ -12,6 +12,7 @@ mod osm;
 mod osm_tags;
 mod right_of_way;
 mod sumo;
+mod sumo_attributes;
 pub mod tntp;
 mod unused;
 pub(crate) mod xml;

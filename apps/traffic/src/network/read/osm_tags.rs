@@ -49,7 +49,11 @@ pub(super) fn is_restriction(tags: &HashMap<&str, &str>) -> bool {
     let of_cars = tags.contains_key("restriction")
         || tags.contains_key("restriction:conditional")
         || tags.contains_key("restriction:motorcar");
-    matches!(tags.get("type"), Some(&"restriction")) && of_cars
+    let excepted = tags.get("except").is_some_and(|except| {
+        let mut classes = except.split(';').map(str::trim);
+        classes.any(|class| matches!(class, "motorcar" | "motor_vehicle" | "vehicle"))
+    });
+    matches!(tags.get("type"), Some(&"restriction")) && of_cars && !excepted
 }
 
 /// Returns the traffic light or sign of a node.
@@ -59,9 +63,23 @@ pub(super) fn sign(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Si
             matches!(*barrier, "bollard" | "block" | "jersey_barrier" | "log"),
             |open| !open,
         );
-        if closed {
+        if closed || *barrier == "toll_booth" {
             unused.add(format!("node barrier={barrier}"));
         }
+    }
+    if tags.get("railway") == Some(&"level_crossing") {
+        unused.add("node railway=level_crossing");
+    }
+    if tags
+        .get("traffic_calming")
+        .is_some_and(|kind| *kind != "no")
+    {
+        unused.add("node traffic_calming");
+    }
+    let has_signals = tags.get("crossing") == Some(&"traffic_signals")
+        || tags.get("crossing:signals") == Some(&"yes");
+    if has_signals && tags.get("highway") == Some(&"crossing") {
+        unused.add("node crossing=traffic_signals");
     }
     let direction = || {
         let tag = ["traffic_signals:direction", "direction"].map(|key| tags.get(key).copied());
@@ -84,9 +102,30 @@ pub(super) fn sign(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Si
     }
 }
 
-/// Returns whether cars may use a way or node, if a tag says so. The more specific tag decides.
+/// The keys for the access of cars to a way or node, and to one direction of a way. The more
+/// specific key decides.
+const ACCESS: [&str; 4] = ["motorcar", "motor_vehicle", "vehicle", "access"];
+const ACCESS_BY_DIRECTION: [[&str; 4]; 2] = [
+    [
+        "motorcar:forward",
+        "motor_vehicle:forward",
+        "vehicle:forward",
+        "access:forward",
+    ],
+    [
+        "motorcar:backward",
+        "motor_vehicle:backward",
+        "vehicle:backward",
+        "access:backward",
+    ],
+];
+
+/// Returns whether cars may use a way or node, if a tag says so.
 fn access(tags: &HashMap<&str, &str>) -> Option<bool> {
-    let keys = ["motorcar", "motor_vehicle", "vehicle", "access"];
+    access_by(tags, &ACCESS)
+}
+
+fn access_by(tags: &HashMap<&str, &str>, keys: &[&str]) -> Option<bool> {
     let value = keys.iter().find_map(|key| tags.get(key))?;
     Some(!matches!(
         *value,
@@ -103,6 +142,9 @@ fn access(tags: &HashMap<&str, &str>) -> Option<bool> {
 
 /// Returns the properties of a way, or `None` if it is not a road for cars.
 pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Road> {
+    if tags.get("route") == Some(&"ferry") && access(tags) != Some(false) {
+        unused.add("way route=ferry (left out)");
+    }
     let kind = *tags.get("highway")?;
     let (kmh, lanes) = match kind.trim_end_matches("_link") {
         "motorway" => (110, 2),
@@ -112,6 +154,11 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
         "unclassified" | "road" => (40, 1),
         "residential" => (30, 1),
         "living_street" => (15, 1),
+        // Cars may use these ways, but there are too many of them in a city.
+        "service" | "track" if access(tags) != Some(false) => {
+            unused.add(format!("way highway={kind} (left out)"));
+            return None;
+        }
         _ => return None,
     };
     if access(tags) == Some(false) || tags.get("area") == Some(&"yes") {
@@ -123,6 +170,7 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
             unused.add(format!("way {key}"));
         }
     }
+    report(tags, unused);
     let limit = |key: &str, unused: &mut Unused| match tags.get(key) {
         Some(&("none" | "implicit")) | None => None,
         Some(&"walk") => Some(7),
@@ -135,7 +183,13 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
     let speeds = ["maxspeed:forward", "maxspeed:backward"];
     let speeds = speeds.map(|key| limit(key, unused).unwrap_or(both));
     let round = matches!(tags.get("junction"), Some(&("roundabout" | "circular")));
-    let one_way = match tags.get("oneway") {
+    let one_way = [
+        "oneway:motorcar",
+        "oneway:motor_vehicle",
+        "oneway:vehicle",
+        "oneway",
+    ];
+    let one_way = match one_way.iter().find_map(|key| tags.get(key)) {
         Some(&("yes" | "true" | "1")) => 1,
         Some(&("-1" | "reverse")) => -1,
         Some(value @ &("reversible" | "alternating")) => {
@@ -145,16 +199,14 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
         Some(_) => 0,
         None => i32::from(round || kind.starts_with("motorway")),
     };
-    let number = |key: &str| {
-        let lanes = tags.get(key).and_then(|text| text.parse::<u8>().ok());
-        lanes.filter(|lanes| *lanes > 0)
+    let mut number = |key: &str| {
+        let text = tags.get(key)?;
+        let lanes = text.parse::<u8>().ok().filter(|lanes| *lanes > 0);
+        if lanes.is_none() {
+            unused.add(format!("way {key} (not a number)"));
+        }
+        lanes
     };
-    if ["lanes:bus", "lanes:psv", "bus:lanes", "psv:lanes"]
-        .iter()
-        .any(|key| tags.contains_key(key))
-    {
-        unused.add("way lanes:bus");
-    }
     let all = number("lanes");
     let directions = [number("lanes:forward"), number("lanes:backward")];
     let lanes_of = |against: usize| {
@@ -165,16 +217,55 @@ pub(super) fn road(tags: &HashMap<&str, &str>, unused: &mut Unused) -> Option<Ro
             .or_else(half)
             .unwrap_or(lanes)
     };
-    let lanes = match one_way {
+    let mut lanes = match one_way {
         1 => [all.or(directions[0]).unwrap_or(lanes), 0],
         -1 => [0, all.or(directions[1]).unwrap_or(lanes)],
         _ => [lanes_of(0), lanes_of(1)],
     };
+    for (lanes, keys) in lanes.iter_mut().zip(&ACCESS_BY_DIRECTION) {
+        if access_by(tags, keys) == Some(false) {
+            *lanes = 0;
+        }
+    }
+    if lanes == [0, 0] {
+        return None;
+    }
     Some(Road {
         speed_mm_s: speeds.map(|kmh| kmh * 1_000_000 / 3600),
         lanes,
         round,
     })
+}
+
+/// Counts the tags of a road that change how cars drive, and that we do not use.
+fn report(tags: &HashMap<&str, &str>, unused: &mut Unused) {
+    if ["lanes:bus", "lanes:psv", "bus:lanes", "psv:lanes"]
+        .iter()
+        .any(|key| tags.contains_key(key))
+    {
+        unused.add("way lanes:bus");
+    }
+    let others = [
+        "access:lanes",
+        "vehicle:lanes",
+        "motor_vehicle:lanes",
+        "motorcar:lanes",
+        "lanes:both_ways",
+        "maxspeed:lanes",
+        "maxspeed:variable",
+    ];
+    for key in others.iter().filter(|key| tags.contains_key(*key)) {
+        unused.add(format!("way {key}"));
+    }
+    // Only cars with a destination on such a road may use it, but ours drive through.
+    let access = ACCESS.iter().find_map(|key| tags.get(key));
+    if let Some(
+        value
+        @ &("destination" | "customers" | "delivery" | "permit" | "residents" | "discouraged"),
+    ) = access
+    {
+        unused.add(format!("way access={value}"));
+    }
 }
 
 /// Parses a speed limit and returns it in km/h.

@@ -7,6 +7,7 @@
 
 use super::lights::{Greens, Light};
 use super::right_of_way::{self, Connection, Node};
+use super::sumo_attributes::{CONNECTION, EDGE, JUNCTION, LANE, LIGHT, PHASE, is_open};
 use super::unused::Unused;
 use super::xml::{self, Element, Numbers, Part};
 use super::{ReadError, length_mm};
@@ -95,19 +96,6 @@ fn read_open(text: &str, any: bool) -> Result<RawNetwork, ReadError> {
     reading.finish()
 }
 
-/// Returns whether passenger cars may use an element with `allow` and `disallow` attributes.
-fn is_open(element: &Element<'_>) -> Result<bool, ReadError> {
-    let has = |list: &str| {
-        list.split_ascii_whitespace()
-            .any(|class| matches!(class, "passenger" | "all"))
-    };
-    Ok(match (element.get("allow")?, element.get("disallow")?) {
-        (Some(allow), _) if !allow.trim().is_empty() => has(&allow),
-        (_, Some(disallow)) => !has(&disallow),
-        _ => true,
-    })
-}
-
 impl Reading {
     fn begin(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
         let name = element.name();
@@ -134,7 +122,14 @@ impl Reading {
             }
             // We skip these elements without a note, because they cannot change how cars drive in a
             // queue model.
-            "location" | "type" | "param" | "neigh" | "restriction" => {}
+            "location" | "type" | "param" | "neigh" => {}
+            // The speed of a class of vehicles on a type of edge.
+            "restriction" => {
+                let class = element.get("vClass")?;
+                if class.is_some_and(|class| matches!(class.as_str(), "passenger" | "all")) {
+                    self.unused.add("restriction vClass=passenger");
+                }
+            }
             _ => self.unused.add(name),
         }
         Ok(())
@@ -150,21 +145,7 @@ impl Reading {
                 return Ok(());
             }
         }
-        let known = [
-            "id",
-            "from",
-            "to",
-            "function",
-            "priority",
-            "type",
-            "name",
-            "shape",
-            "spreadType",
-            "distance",
-            "routingType",
-            "length",
-        ];
-        self.unused.attributes(element, &known)?;
+        self.unused.attributes(element, &EDGE)?;
         self.edge = Some(Edge {
             name: element.need("id")?,
             ends: (element.need("from")?, element.need("to")?),
@@ -196,30 +177,17 @@ impl Reading {
         if !open {
             return Ok(());
         }
-        // We accept these attributes without a note, because a queue model has no lane changes or
-        // shapes.
-        let known = [
-            "id",
-            "index",
-            "speed",
-            "length",
-            "allow",
-            "disallow",
-            "width",
-            "shape",
-            "endOffset",
-            "customShape",
-            "type",
-            "acceleration",
-            "changeLeft",
-            "changeRight",
-        ];
-        self.unused.attributes(element, &known)?;
+        self.unused.attributes(element, &LANE)?;
+        let speed = element.number("speed")?.unwrap_or(13.89);
+        if edge.lanes > 0 && speed != edge.speed {
+            self.unused
+                .add("lane speed (not that of the fastest lane of its edge)");
+        }
         edge.lanes += 1;
         let length = element.number("length")?.unwrap_or(0.1);
         edge.length_mm = length_mm(length)
             .ok_or_else(|| element.error("a lane's length must be 1 mm to 1,000 km"))?;
-        edge.speed = edge.speed.max(element.number("speed")?.unwrap_or(13.89));
+        edge.speed = edge.speed.max(speed);
         Ok(())
     }
 
@@ -263,6 +231,7 @@ impl Reading {
 
     fn begin_light(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
         let offset = element.number::<f64>("offset")?.unwrap_or(0.0);
+        self.unused.attributes(element, &LIGHT)?;
         let id = element.need("id")?;
         let kind = element.get("type")?.unwrap_or_default();
         if !matches!(kind.as_str(), "" | "static" | "off") {
@@ -295,24 +264,20 @@ impl Reading {
         if !light.add_phase(seconds, element.need("state")?.into_bytes()) {
             self.unused.add("phase duration (beyond 11 days)");
         }
-        // We accept the limits of a phase without a note. They matter only for actuated lights, and
-        // we already count those as unused.
-        let known = [
-            "duration",
-            "state",
-            "minDur",
-            "maxDur",
-            "earliestEnd",
-            "latestEnd",
-            "name",
-        ];
-        self.unused.attributes(element, &known)
+        self.unused.attributes(element, &PHASE)
     }
 
     fn junction(&mut self, element: &Element<'_>) -> Result<(), ReadError> {
         let kind = element.get("type")?.unwrap_or_default();
         if kind == "internal" {
             return Ok(());
+        }
+        self.unused.attributes(element, &JUNCTION)?;
+        if matches!(
+            kind.as_str(),
+            "rail_crossing" | "traffic_light_right_on_red"
+        ) {
+            self.unused.add(format!("junction type={kind}"));
         }
         let id = element.need("id")?;
         if self.junctions.add(id.clone()).is_none() {
@@ -370,6 +335,7 @@ impl Reading {
         if !(open(from, lane) && open(to, to_lane) && (self.any || is_open(element)?)) {
             return Ok(());
         }
+        self.unused.attributes(element, &CONNECTION)?;
         self.allowed.insert((from, to));
         if let (Some(light), Some(index)) =
             (element.get("tl")?, element.number::<i64>("linkIndex")?)

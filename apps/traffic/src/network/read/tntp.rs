@@ -20,6 +20,10 @@ pub struct Tntp {
     pub links: Vec<TntpLink>,
     /// The number of links with a toll, which is not used.
     pub tolls: u32,
+    /// The number of links with a speed, which is not used.
+    pub speeds: u32,
+    /// The names of the metadata that are not used.
+    pub unknown: Vec<String>,
 }
 
 /// A link with the parameters of its volume-delay function (BPR): `free_time (1 + b (flow ÷
@@ -75,7 +79,8 @@ impl Tntp {
                     "NUMBER OF NODES" => tntp.nodes = size()?,
                     "FIRST THRU NODE" => tntp.first_through = size()?.saturating_sub(1),
                     "NUMBER OF LINKS" => declared = Some(size()?),
-                    _ => {}
+                    "ORIGINAL HEADER" | "END OF METADATA" => {}
+                    _ => tntp.unknown.push(name.to_owned()),
                 }
                 continue;
             }
@@ -105,11 +110,13 @@ impl Tntp {
             .take(7)
             .map(str::parse)
             .collect();
-        let toll = line.split_ascii_whitespace().nth(8);
-        let has_toll = toll
-            .and_then(|toll| toll.parse::<f64>().ok())
-            .is_some_and(|toll| toll > 0.0);
-        self.tolls += u32::from(has_toll);
+        let has = |column| {
+            let value = line.split_ascii_whitespace().nth(column);
+            let value = value.and_then(|value| value.parse::<f64>().ok());
+            value.is_some_and(|value| value > 0.0)
+        };
+        self.speeds += u32::from(has(7));
+        self.tolls += u32::from(has(8));
         let values = values
             .map_err(|_| format!("expected numbers separated by spaces, but found '{line}'"))?;
         let [from, to, capacity, length, free_time, b, power] = values[..] else {
@@ -141,6 +148,15 @@ impl Tntp {
         })
     }
 
+    /// Returns the parts of the file that an assignment does not use. A traveller there minimizes
+    /// the travel time alone.
+    pub fn unused_by_assignment(&self) -> Unused {
+        let mut unused = Unused::default();
+        unused.add_many("link toll", u64::from(self.tolls));
+        self.unknown.iter().for_each(|name| unused.add(name));
+        unused
+    }
+
     /// Converts the network for the simulation. The length of a link is chosen such that its
     /// free-flow time is kept, in minutes.
     pub fn raw(&self, assumed: &Assumed) -> RawNetwork {
@@ -157,11 +173,15 @@ impl Tntp {
             }
         };
         // We count these as unused, because the simulation computes delays from queues and not from
-        // the volume-delay function, and because it lets through traffic use every node.
+        // the volume-delay function, because the unit of the length is unknown, and because through
+        // traffic may use every node.
         let mut unused = Unused::default();
         let delayed = self.links.iter().filter(|link| link.b > 0.0).count();
         unused.add_many("link b and power", delayed as u64);
-        unused.add_many("link toll", u64::from(self.tolls));
+        let long = self.links.iter().filter(|link| link.length > 0.0).count();
+        unused.add_many("link length", long as u64);
+        unused.add_many("link speed", u64::from(self.speeds));
+        unused.merge(self.unused_by_assignment());
         unused.add_many("FIRST THRU NODE", u64::from(self.first_through > 0));
         RawNetwork {
             unused,
@@ -178,11 +198,28 @@ impl Tntp {
 /// # Errors
 /// Returns an error with the line.
 pub fn trips(text: &str) -> Result<Vec<(u32, u32, f64)>, ReadError> {
+    trips_and_unused(text, &mut Unused::default())
+}
+
+/// Like [`trips`]. Counts the metadata that it does not use in `unused`.
+pub(crate) fn trips_and_unused(
+    text: &str,
+    unused: &mut Unused,
+) -> Result<Vec<(u32, u32, f64)>, ReadError> {
     let mut all = Vec::new();
     let mut origin = None;
+    let mut declared = None;
     for (number, line) in text.lines().enumerate() {
         let line = line.split('~').next().unwrap_or_default().trim();
-        if line.is_empty() || line.starts_with('<') {
+        if line.is_empty() {
+            continue;
+        }
+        if let Some((name, value)) = line.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+            match name {
+                "TOTAL OD FLOW" => declared = value.trim().parse::<f64>().ok(),
+                "NUMBER OF ZONES" | "ORIGINAL HEADER" | "END OF METADATA" => {}
+                _ => unused.add(name),
+            }
             continue;
         }
         let zone = |text: &str| match text.trim().parse::<u32>() {
@@ -214,6 +251,11 @@ pub fn trips(text: &str) -> Result<Vec<(u32, u32, f64)>, ReadError> {
                 .ok_or_else(|| at_line(number, format!("'{part}' has no valid number of trips")))?;
             all.push((origin, zone(to)?, amount));
         }
+    }
+    // Published tables are rounded, so the sum can be slightly different.
+    let sum: f64 = all.iter().map(|trip| trip.2).sum();
+    if declared.is_some_and(|declared| (declared - sum).abs() > sum.max(declared) / 1000.0) {
+        unused.add("TOTAL OD FLOW (not the sum of the trips)");
     }
     Ok(all)
 }

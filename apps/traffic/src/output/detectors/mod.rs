@@ -193,7 +193,7 @@ impl<W: Write> Detectors<W> {
         let free_flow_ms = labels.free_flow_ms(link);
         let new = || Queue::new(labels.network, link, &self.physics, free_flow_ms);
         let road = self.roads.entry(link).or_insert_with(new);
-        let number = road.enter(at_ms);
+        let number = road.enter(at_ms, labels.travel_ms(car, link));
         self.cars.insert(car, (link, number));
         for &index in watches {
             let watch = &mut self.watches[index];

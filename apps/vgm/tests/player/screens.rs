@@ -166,7 +166,7 @@ fn colors_follow_the_terminal() {
 
 #[test]
 #[ignore = "prints screens for a person to check"]
-fn screens_to_look_at() {
+fn screens_are_printed_for_a_person_to_check() {
     let show = |size: (u16, u16), keys: &str, vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), size, vars);
         it.until("a voice", |screen| screen.contains("> 1 ") || size.1 < 30);

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_have_a_range() {
+    fn window_durations_out_of_range_are_rejected() {
         assert_eq!(window("25ms"), Ok(Duration::from_millis(25)));
         assert!(window("0s").is_err() && window("1s").is_err() && window("wide").is_err());
     }

@@ -183,7 +183,7 @@ fn tasks_that_block_on_the_other_pool_take_turns() {
 }
 
 #[test]
-fn time_and_packets_reach_a_worker_in_another_pools_block_on() {
+fn timers_and_packets_reach_a_worker_in_another_pools_block_on() {
     for (ours, theirs) in [(1, 1), (2, 2)] {
         bounded(&format!("{ours} and {theirs} workers"), move || {
             let (a, b) = (pool(ours, "a"), pool(theirs, "b"));

@@ -90,7 +90,7 @@ fn one_loop_may_send_to_several_slices() {
 }
 
 #[test]
-fn a_missing_receiver_is_named_and_nothing_is_broken() {
+fn a_missing_receiver_is_named_and_the_outbox_remains_usable() {
     let pool = pool(2);
     let (mut senders, mut receivers) = (vec![0_u8; MANY / 2], vec![0_u32; 10]);
     let mut outbox = Outbox::new();

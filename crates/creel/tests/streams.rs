@@ -344,7 +344,7 @@ fn raise(number: i32) {
 }
 
 #[test]
-fn a_stream_that_is_always_ready_starves_nobody() {
+fn a_stream_that_is_always_ready_starves_no_other_task() {
     let pool = pool(1);
     let (one, other) = UnixStream::pair().unwrap();
     let ticked = Arc::new(AtomicUsize::new(0));

@@ -35,7 +35,7 @@ mod tests {
     use creel_topology::{Ledger, Placement};
 
     #[test]
-    fn the_own_cache_comes_before_the_own_package_and_the_rest_last() {
+    fn workers_of_the_same_cache_come_first_and_those_of_other_packages_last() {
         let machine = Machine::synthetic("package:2 l3:2 core:3 pu:2").unwrap();
         for placement in [Placement::Cores, Placement::Spread] {
             let mut ledger = Ledger::new();

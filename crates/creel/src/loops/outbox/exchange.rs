@@ -221,7 +221,7 @@ mod tests {
 
     /// The way must not be ignored, or the test above compares one way with itself.
     #[test]
-    fn a_forced_way_is_used() {
+    fn steps_run_in_the_forced_way() {
         // A pool that adapts shares no sticky loop on a machine with one CPU.
         let builder = Pool::builder().workers(2).wait(crate::Wait::Park);
         let pool = builder.build().expect("in range");

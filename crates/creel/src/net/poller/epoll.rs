@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_out_is_never_early_and_a_notification_ends_it() {
+    fn a_time_out_is_never_early_and_a_notification_ends_the_wait() {
         let poller = Poller::new().unwrap();
         never_early(&poller);
         // From here on, it behaves like a system without `epoll_pwait2`.

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_back_within_a_second_of_any_stall() {
+    fn the_delay_is_small_again_within_a_second_of_any_stall() {
         for frame in [80, 160, 240] {
             // Playout removes whole pitch periods. We take several pitches, so that the periods
             // differ in length.
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_or_slow_sender_clock_is_followed() {
+    fn playout_follows_a_fast_or_slow_clock_of_the_sender() {
         for ppm in [-500_i64, 500] {
             let mut playout = Playout::new(8_000, FRAME);
             let mut frame = [0; FRAME];

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_parse_their_own_output() {
+    fn shapes_round_trip_through_text() {
         for (_, shape) in SHAPES {
             assert_eq!(shape.to_string().parse(), Ok(shape));
         }

@@ -84,7 +84,7 @@ fn malformed_http_closes_only_its_connection() {
 }
 
 #[test]
-fn transfer_codings_get_the_status_of_their_fault() {
+fn wrong_transfer_codings_get_the_status_of_their_fault() {
     let folder = Folder::new("codings");
     let service = Service::start(&folder, &["--body-max", "1000"]);
     for (fields, status) in [

@@ -69,7 +69,7 @@ fn eighty_columns_show_song_voices_position_and_queue() {
 }
 
 #[test]
-fn search_shows_more_songs() {
+fn the_search_hides_lanes_to_show_more_songs() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until_has("> 1 ");
     let all = creel_vgm::demo::CARRIED.len();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_two_even_numbers() {
+    fn picture_sizes_have_two_even_numbers() {
         let size: Size = "1280x720".parse().unwrap();
         assert_eq!((size.width, size.height), (1280, 720));
         for text in [

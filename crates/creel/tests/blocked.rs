@@ -44,8 +44,8 @@ fn meet(pool: &Pool, calls: usize) {
     (0..calls).for_each(|_| wait.recv().unwrap());
 }
 
-/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
-/// `depth` levels.
+/// Spawns a task and blocks the thread until the task is done. Before a task ends, it spawns a task
+/// of its own and blocks in the same way, up to `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = mpsc::channel();
     let child = async move {

@@ -12,7 +12,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Mixes a message into the state of a receiver, so that every change of order shows.
+/// Mixes a message into the state of a receiver. The result depends on the order of the messages.
 fn mix(state: u64, message: u64) -> u64 {
     state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

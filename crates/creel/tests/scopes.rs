@@ -179,7 +179,7 @@ fn a_job_of_an_inner_scope_may_spawn_into_the_outer_one() {
 }
 
 #[test]
-fn a_worker_with_jobs_of_a_scope_answers_requests_in_between() {
+fn a_worker_runs_inbox_jobs_between_the_jobs_of_a_scope() {
     bounded("the scope", || {
         let pool = pool(2);
         let order = Mutex::new(Vec::new());

@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn unpinned_workers_are_near_by_their_index() {
+    fn unpinned_workers_are_ordered_by_their_distance_in_index() {
         let machine = Machine::synthetic("package:2 core:4").unwrap();
         let slots = vec![machine.allowed().clone(); 5];
         assert_eq!(nearest(&machine, &slots, 1), [2, 0, 3, 4]);

@@ -152,7 +152,7 @@ mod tests {
         [near, (near * near + 13) % RECEIVERS]
     }
 
-    /// Changes a receiver such that every change of order shows.
+    /// Mixes a message into a receiver. The result depends on the order of the messages.
     fn receive(state: &mut usize, message: usize) {
         *state = state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }

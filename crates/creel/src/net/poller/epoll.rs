@@ -290,7 +290,7 @@ mod tests {
             events.clear();
             poller.wait(&mut events, timeout).unwrap();
         }
-        // The notification was an edge, which ended one wait only.
+        // A notification ends one wait only, so no event is left for the next wait.
         events.clear();
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.list.is_empty());

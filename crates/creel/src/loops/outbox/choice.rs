@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn short_steps_are_shared_only_in_the_first_trial() {
+    fn short_steps_are_shared_only_before_the_first_trial() {
         let [_, by_all] = run(&mut Choice::new(), 1000, |way, _| match way {
             Way::Alone => WORTH_NS / 2,
             Way::Shared => WORTH_NS,

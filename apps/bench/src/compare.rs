@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn doubled_time_is_the_only_difference() {
+    fn a_doubled_time_is_reported_as_the_only_difference() {
         let (old, slow) = (
             report(with_creel_at(50.0, 1)),
             report(with_creel_at(100.0, 77)),

@@ -556,7 +556,7 @@ mod tests {
     use crate::report::tests::{machine, with_creel_at};
 
     #[test]
-    fn the_newest_record_is_written_into_both_files() {
+    fn the_newest_record_is_written_into_the_readme_and_the_benchmark_page() {
         let folder = std::env::temp_dir().join(format!("creel-readme-{}", std::process::id()));
         let records = folder.join(RECORDS);
         fs::create_dir_all(folder.join("docs")).unwrap();

@@ -81,7 +81,7 @@ fn the_readme_matches_the_newest_record() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
-/// Creates a folder for a test, which removes it if it passes.
+/// Creates a folder for a test. The test removes the folder if it passes.
 fn folder(name: &str) -> std::path::PathBuf {
     let name = format!("creel-bench-{name}-{}", std::process::id());
     let folder = std::env::temp_dir().join(name);

@@ -233,7 +233,8 @@ fn compressed_captures_and_stdin_are_read() {
 fn pcapng_timestamps_use_the_interface_resolution() {
     let folder = Folder::new("units");
     let path = folder.0.join("a.pcapng");
-    // Without a statement, the unit is microseconds. 0x94 is 2⁻²⁰ seconds.
+    // If an interface has no option `if_tsresol`, the unit is microseconds. 0x94 stands for units
+    // of 2⁻²⁰ seconds.
     let units: [(Option<u8>, u64); 4] = [
         (None, 1_000_000),
         (Some(6), 1_000_000),

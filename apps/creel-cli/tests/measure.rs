@@ -391,7 +391,7 @@ fn the_aa_control_gives_the_noise_floor() {
 }
 
 #[test]
-fn hooks_run_around_the_runs() {
+fn setup_prepare_and_cleanup_hooks_run_around_the_runs() {
     let folder = TempDir::new().unwrap();
     let log = folder.path().join("log");
     let line = |word: &str| format!("echo {word} {{n}} >> {}", log.display());

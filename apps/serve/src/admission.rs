@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_are_admitted_and_lasting_delay_is_shed() {
+    fn bursts_are_admitted_and_requests_are_shed_during_a_lasting_delay() {
         let admission = with_known_cost(true, 1000);
         // A hundred requests at once are a burst of 100 ms. One more would wait longer.
         let mut burst: Vec<Queued> = (0..=100)
@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn admission_off_admits_everything() {
+    fn disabled_admission_control_admits_everything() {
         let admission = with_known_cost(false, 1);
         let late: Vec<Queued> = (0..10)
             .map(|_| admission.enter(0, 0, MS).unwrap())

@@ -155,7 +155,7 @@ fn tiles_do_not_change_routes_and_workers_do_not_change_plans() {
 }
 
 #[test]
-fn prepared_plans_come_back_and_damage_is_detected() {
+fn prepared_plans_survive_a_round_trip_and_damage_is_detected() {
     let pool = pool(1);
     let network = Network::new(random_network(0)).unwrap();
     let router = Router::new(&pool, &network);

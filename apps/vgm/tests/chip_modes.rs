@@ -237,7 +237,7 @@ fn opl4_fm_has_the_level_of_its_mix_register() {
     assert!(whole > 3000 && whole == right, "{whole}");
     assert_eq!(loudest(Some(0x38))[1], 0);
     assert_eq!(loudest(Some(0x07)), [0, whole]);
-    // Each place is 3 dB, and 9 dB is the level after reset.
+    // A step of the register is 3 dB. After a reset, the level is 9 dB below the maximum.
     let expected = f64::from(whole) * 10f64.powf(-9.0 / 20.0);
     let reset = loudest(None).map(f64::from);
     assert!((reset[0] / expected - 1.0).abs() < 0.01, "{reset:?}");

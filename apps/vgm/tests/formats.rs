@@ -240,7 +240,7 @@ fn stems_add_up_to_the_song() {
 
 /// With every kind of loudness, we measure the song and not each stem.
 #[test]
-fn stems_of_a_normalized_song_add_up_to_it() {
+fn stems_of_a_normalized_song_add_up_to_the_song() {
     let folder = Folder::new("louder-stems");
     let song = song(&folder, "ym2612-sn76489");
     for flags in [

@@ -294,7 +294,7 @@ fn blep_is_independent_of_block_size_and_step_order() {
 }
 
 #[test]
-fn split_stereo_side_keeps_its_level() {
+fn each_side_of_a_stereo_signal_keeps_its_own_level() {
     let mut stereo = StereoBlep::new(TICKS, 44_100);
     stereo.advance(2_500);
     let mut frames = [[0; 2]; 441];

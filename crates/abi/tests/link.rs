@@ -104,7 +104,7 @@ fn counter(folder: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn the_jobs_of_creel_run_are_an_upper_bound() {
+fn the_jobs_option_of_creel_run_is_an_upper_bound() {
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = counter(folder.path()) else {
         return;

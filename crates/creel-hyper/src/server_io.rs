@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_of_reading_ends_and_the_next_begins() {
+    fn each_turn_of_reading_ends_after_a_bounded_number_of_bytes() {
         let activity = Arc::new(Activity::default());
         let mut server_io = ServerIo::new(Endless, Vec::new(), Arc::clone(&activity));
         let cx = &mut Context::from_waker(Waker::noop());

@@ -20,7 +20,7 @@ mod retry;
 use retry::retry;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-/// The size of an answer that does not fit into the system's buffers of a connection.
+/// The size of a response that does not fit into the system's buffers of a connection.
 const LARGE: usize = 64 << 20;
 
 type Server = Serve<std::net::TcpListener, Answers>;
@@ -171,7 +171,7 @@ fn each_way_in_which_a_connection_ends_has_its_own_event() {
 }
 
 #[test]
-fn a_client_that_does_not_read_its_answer_is_closed_after_the_write_timeout() {
+fn a_client_that_does_not_read_its_response_is_closed_after_the_write_timeout() {
     let server = start(|server, stopped| {
         let limit = Duration::from_secs(5);
         server.write_timeout(limit).until(stopped)
@@ -198,7 +198,7 @@ fn a_client_that_sends_requests_and_reads_nothing_is_closed() {
 }
 
 #[test]
-fn a_slow_reader_gets_its_whole_answer() {
+fn a_slow_reader_gets_its_whole_response() {
     let server = start(|server, stopped| {
         let limit = Duration::from_secs(5);
         server.write_timeout(limit).until(stopped)

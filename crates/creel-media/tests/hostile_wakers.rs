@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
 #[test]
-fn a_leaky_receiver_meets_hostile_wakers() {
+fn a_leaky_receiver_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, mut rx) = leaky::channel(2, Leak::Old);
         let send = with(&Arc::new(Mutex::new(tx)), |tx| _ = tx.try_send(7));
@@ -36,7 +36,7 @@ fn a_leaky_receiver_meets_hostile_wakers() {
 }
 
 #[test]
-fn a_leaky_sender_meets_hostile_wakers() {
+fn a_leaky_sender_survives_hostile_wakers() {
     meets_all(|_| {
         let (mut tx, rx) = leaky::channel(1, Leak::No);
         tx.try_send(1).unwrap();
@@ -51,7 +51,7 @@ fn a_leaky_sender_meets_hostile_wakers() {
 }
 
 #[test]
-fn a_send_queue_meets_hostile_wakers() {
+fn a_send_queue_survives_hostile_wakers() {
     meets_all(|_| {
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = socket.as_std().local_addr().unwrap();
@@ -95,7 +95,7 @@ impl Work for Nothing {
 }
 
 #[test]
-fn a_controlled_task_meets_hostile_wakers() {
+fn a_controlled_task_survives_hostile_wakers() {
     meets_all(|_| {
         let control = Arc::new(Control::started(Changes::default()));
         let mut running = control.run(Nothing);

@@ -135,7 +135,7 @@ fn messages_that_leak_are_dropped_outside_the_lock() {
 const MANY: u64 = if cfg!(miri) { 100 } else { 10_000 };
 
 #[test]
-fn a_channel_without_a_leak_loses_nothing_and_one_with_a_leak_keeps_the_order() {
+fn a_channel_without_a_leak_loses_nothing_and_a_leaky_channel_keeps_the_order() {
     let (mut sender, mut receiver) = leaky::channel(3, Leak::No);
     let sending = std::thread::spawn(move || {
         for n in 0..MANY {

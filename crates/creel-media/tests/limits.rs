@@ -70,7 +70,7 @@ macro_rules! operations_before_another {
 }
 
 #[test]
-fn a_loop_over_a_channel_that_is_always_ready_gives_way() {
+fn a_loop_over_a_channel_that_is_always_ready_yields() {
     let received = operations_before_another!(let (mut tx, mut rx) = leaky::channel(1, Leak::No); {
         tx.try_send(1).unwrap();
         rx.recv().await.unwrap();

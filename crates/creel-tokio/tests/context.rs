@@ -111,7 +111,7 @@ fn block_in_place_runs_on_the_worker() {
 }
 
 #[test]
-fn futures_of_creel_work_inside() {
+fn futures_of_creel_work_inside_the_context() {
     let pool = pool(1);
     pool.block_on(with_tokio(async {
         let limit = Duration::from_millis(1);

@@ -156,7 +156,7 @@ fn a_worker_in_another_pools_block_on_wakes_its_own_tasks() {
 }
 
 #[test]
-fn tasks_that_block_on_the_other_pool_take_turns() {
+fn tasks_may_block_on_another_pool_that_has_a_free_worker() {
     for workers in [2, 3] {
         bounded(&format!("{workers} workers each"), move || {
             let pools = [pool(workers, "a"), pool(workers, "b"), pool(workers, "c")];
@@ -166,8 +166,8 @@ fn tasks_that_block_on_the_other_pool_take_turns() {
                         let [own, next, last] =
                             [0, 1, 2].map(|step| Arc::clone(&pools[(at + step) % 3]));
                         let blocks = async move {
-                            // This waits for a task of that pool. The pool's free worker can run
-                            // it.
+                            // This waits for a task of the next pool, which a free worker of
+                            // that pool can run.
                             let inner = next.spawn(async move { last.workers() });
                             next.block_on(inner).unwrap()
                         };
@@ -183,7 +183,7 @@ fn tasks_that_block_on_the_other_pool_take_turns() {
 }
 
 #[test]
-fn time_and_packets_reach_a_worker_in_another_pools_block_on() {
+fn timers_and_packets_reach_a_worker_in_another_pools_block_on() {
     for (ours, theirs) in [(1, 1), (2, 2)] {
         bounded(&format!("{ours} and {theirs} workers"), move || {
             let (a, b) = (pool(ours, "a"), pool(theirs, "b"));

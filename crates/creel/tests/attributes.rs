@@ -65,7 +65,7 @@ async fn a_test_can_have_more_workers() -> Result<(), creel::JoinError> {
 
 #[creel::test]
 #[should_panic = "on purpose"]
-async fn other_attributes_stay() {
+async fn other_attributes_of_a_test_are_kept() {
     task::yield_now().await;
     panic!("on purpose");
 }
@@ -90,7 +90,7 @@ async fn a_test_moves_its_clock(clock: Clock) {
 }
 
 #[creel::test(manual_clock, workers = 2)]
-async fn a_clock_may_have_any_pattern(_: Clock) {
+async fn the_clock_argument_may_have_any_pattern(_: Clock) {
     assert_eq!(Pool::current().unwrap().workers(), 2);
 }
 

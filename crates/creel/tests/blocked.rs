@@ -44,8 +44,8 @@ fn meet(pool: &Pool, calls: usize) {
     (0..calls).for_each(|_| wait.recv().unwrap());
 }
 
-/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
-/// `depth` levels.
+/// Spawns a task and blocks the thread until the task is done. Before a task ends, it spawns a task
+/// of its own and blocks in the same way, up to `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = mpsc::channel();
     let child = async move {
@@ -398,7 +398,7 @@ fn a_socket_is_served_after_the_pool_has_shrunk() {
 }
 
 #[test]
-fn leaves_of_nested_joins_meet_if_there_is_a_worker_for_each() {
+fn leaves_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {
         match leaves {
             1 => _ = all.wait(),
@@ -427,7 +427,7 @@ fn leaves_of_nested_joins_meet_if_there_is_a_worker_for_each() {
 }
 
 #[test]
-fn jobs_of_a_scope_meet_if_there_is_a_worker_for_each() {
+fn jobs_of_a_scope_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     for workers in [2, 4, 8] {
         for wait in WAITS {
             bounded(&format!("{workers} workers, {wait}"), move || {
@@ -454,7 +454,7 @@ fn jobs_of_a_scope_meet_if_there_is_a_worker_for_each() {
 /// loop. Another worker must run that share, because its unit waits for the other unit. Set
 /// `CREEL_MEET_ROUNDS` for more rounds.
 #[test]
-fn units_of_loops_meet_while_the_worker_of_one_is_busy() {
+fn units_of_loops_can_wait_for_each_other_while_a_worker_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
     for balance in [Balance::Fixed, Balance::Shared] {
         for kind in ["scope", "inbox job", "task"] {
@@ -491,7 +491,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
 }
 
 #[test]
-fn units_of_nested_loops_meet_if_there_is_a_worker_for_each() {
+fn units_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {

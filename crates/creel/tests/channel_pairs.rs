@@ -145,7 +145,7 @@ fn bounded_channel_holds_exactly_its_capacity() {
 }
 
 #[test]
-fn a_cancelled_receive_passes_its_wake_on() {
+fn a_cancelled_receive_passes_its_wake_up_on() {
     let (tx, rx) = bounded::channel(4);
     let (first, first_waker) = bell();
     let (second, second_waker) = bell();

@@ -53,7 +53,7 @@ fn ran_near(pool: &Pool, worker: usize) -> String {
 }
 
 #[test]
-fn a_task_near_a_busy_worker_runs_elsewhere() {
+fn a_task_near_a_busy_worker_runs_on_another_worker() {
     let pool = pool(2);
     let (sender, receiver) = mpsc::channel();
     let (release, held) = mpsc::channel::<()>();

@@ -52,7 +52,7 @@ fn pool() -> Pool {
 }
 
 #[test]
-fn a_forked_process_drops_the_pool_and_makes_its_own() {
+fn a_forked_process_can_drop_the_pool_and_create_its_own() {
     let alive = Arc::new(());
     let owned = Owned {
         _alive: Arc::clone(&alive),

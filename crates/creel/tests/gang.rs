@@ -111,7 +111,7 @@ fn broken_barriers_return_an_error() {
 }
 
 #[test]
-fn the_workers_are_free_after_the_gang() {
+fn the_workers_are_free_after_the_drop_of_a_gang() {
     let pool = pool(3, Wait::Adaptive);
     for _ in 0..20 {
         drop(pool.gang(3).unwrap());

@@ -1,7 +1,7 @@
 //! Wakers of another executor that panic or call back when they are cloned, woken or dropped.
 //!
-//! Each object that keeps a waker meets each of these wakers. It must neither hang nor lose a
-//! wake-up, and it must work with an ordinary waker afterwards.
+//! Each object that keeps a waker is tested with each of these wakers. It must neither hang nor
+//! lose a wake-up, and it must work with an ordinary waker afterwards.
 
 mod deadline;
 mod hostile;
@@ -26,7 +26,7 @@ fn nothing() -> Act {
 }
 
 #[test]
-fn oneshot_meets_hostile_wakers() {
+fn oneshot_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, mut rx) = oneshot::channel::<u32>();
         let send = with(&Arc::new(Mutex::new(Some(tx))), |tx| {
@@ -41,7 +41,7 @@ fn oneshot_meets_hostile_wakers() {
 }
 
 #[test]
-fn spsc_receiver_meets_hostile_wakers() {
+fn spsc_receiver_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, mut rx) = spsc::channel();
         let send = with(&Arc::new(Mutex::new(tx)), |tx| _ = tx.try_send(7));
@@ -54,7 +54,7 @@ fn spsc_receiver_meets_hostile_wakers() {
 }
 
 #[test]
-fn spsc_sender_meets_hostile_wakers() {
+fn spsc_sender_survives_hostile_wakers() {
     meets_all(|_| {
         let (mut tx, rx) = spsc::channel();
         tx.try_send(1).unwrap();
@@ -69,7 +69,7 @@ fn spsc_sender_meets_hostile_wakers() {
 }
 
 #[test]
-fn bounded_receiver_meets_hostile_wakers() {
+fn bounded_receiver_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = bounded::channel::<u32>(4);
         let tx = Arc::new(tx);
@@ -86,7 +86,7 @@ fn bounded_receiver_meets_hostile_wakers() {
 }
 
 #[test]
-fn bounded_sender_meets_hostile_wakers() {
+fn bounded_sender_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = bounded::channel::<u32>(2);
         while tx.try_send(1).is_ok() {}
@@ -104,7 +104,7 @@ fn bounded_sender_meets_hostile_wakers() {
 }
 
 #[test]
-fn token_meets_hostile_wakers() {
+fn token_survives_hostile_wakers() {
     meets_all(|_| {
         let token = CancellationToken::new();
         let (cancels, again) = (token.clone(), token.clone());
@@ -125,7 +125,7 @@ fn token_meets_hostile_wakers() {
 }
 
 #[test]
-fn join_handle_meets_hostile_wakers() {
+fn join_handle_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = oneshot::channel::<u32>();
         let mut task = creel::task::spawn(rx);
@@ -141,7 +141,7 @@ fn join_handle_meets_hostile_wakers() {
 }
 
 #[test]
-fn join_set_meets_hostile_wakers() {
+fn join_set_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = oneshot::channel::<u32>();
         let mut set = JoinSet::new();
@@ -169,7 +169,7 @@ fn another_timer() -> Act {
 }
 
 #[test]
-fn sleep_meets_hostile_wakers() {
+fn sleep_survives_hostile_wakers() {
     meets_all(|clock| {
         let (mut pause, clock) = (sleep(SECOND), clock.clone());
         // The timer is already on the wheel, with another waker.
@@ -184,7 +184,7 @@ fn sleep_meets_hostile_wakers() {
 }
 
 #[test]
-fn interval_meets_hostile_wakers() {
+fn interval_survives_hostile_wakers() {
     meets_all(|clock| {
         let (mut ticks, clock) = (interval(SECOND), clock.clone());
         let armed = ticks.poll_tick(&mut Context::from_waker(Waker::noop()));
@@ -198,7 +198,7 @@ fn interval_meets_hostile_wakers() {
 }
 
 #[test]
-fn udp_readiness_meets_hostile_wakers() {
+fn udp_readiness_survives_hostile_wakers() {
     meets_all(|_| {
         let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let to = socket.as_std().local_addr().unwrap();
@@ -218,7 +218,7 @@ fn udp_readiness_meets_hostile_wakers() {
 }
 
 #[test]
-fn blocking_call_meets_hostile_wakers() {
+fn blocking_call_survives_hostile_wakers() {
     meets_all(|_| {
         let (tx, rx) = mpsc::channel::<()>();
         let mut call = creel::blocking(move || _ = rx.recv());

@@ -98,7 +98,7 @@ fn each_second_closure_runs_while_the_first_one_blocks() {
 }
 
 #[test]
-fn the_leaves_of_a_recursion_meet() {
+fn the_leaves_of_a_recursion_can_wait_for_each_other() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {
         if leaves == 1 {
             all.wait();

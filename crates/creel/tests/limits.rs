@@ -197,7 +197,7 @@ fn an_interval_that_starts_before_its_clock_keeps_its_schedule() {
         assert_eq!(ticks_from(&pool, first, false), all);
         assert_eq!(ticks_from(&pool, first, true), [5].map(seconds));
     });
-    // This instant is long before the process first looked at a clock.
+    // This instant is long before the process first read a clock.
     if let Some(first) = Instant::now().checked_sub(seconds(3600)) {
         bounded("an interval", move || {
             let ticks = ticks_from(&self::pool(1), first, false);

@@ -226,7 +226,7 @@ fn a_scope_with_a_panic_waits_for_the_others() {
 }
 
 #[test]
-fn joins_nest() {
+fn joins_can_be_nested() {
     fn sum(pool: &Pool, numbers: &[u64]) -> u64 {
         if numbers.len() < 4 {
             return numbers.iter().sum();

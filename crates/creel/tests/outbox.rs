@@ -12,7 +12,7 @@ fn pool(workers: usize) -> Pool {
     builder.build().unwrap()
 }
 
-/// Mixes a message into the state of a receiver, so that every change of order shows.
+/// Mixes a message into the state of a receiver. The result depends on the order of the messages.
 fn mix(state: u64, message: u64) -> u64 {
     state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -90,7 +90,7 @@ fn one_loop_may_send_to_several_slices() {
 }
 
 #[test]
-fn a_missing_receiver_is_named_and_nothing_is_broken() {
+fn a_missing_receiver_is_named_and_the_outbox_remains_usable() {
     let pool = pool(2);
     let (mut senders, mut receivers) = (vec![0_u8; MANY / 2], vec![0_u32; 10]);
     let mut outbox = Outbox::new();

@@ -122,7 +122,7 @@ fn a_child_that_reads_nothing_breaks_the_pipe() {
 }
 
 #[test]
-fn one_child_writes_into_another() {
+fn the_output_of_one_child_can_be_the_input_of_another() {
     let pool = pool(1);
     let mut echo = shell("echo pear; echo apple")
         .stdout(Stdio::piped())

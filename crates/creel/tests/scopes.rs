@@ -83,7 +83,7 @@ fn a_job_that_waits_for_a_later_one_does_not_hold_up_the_jobs_in_between() {
 }
 
 #[test]
-fn jobs_meet_if_there_is_a_thread_for_each() {
+fn jobs_can_wait_for_each_other_if_there_is_a_thread_for_each() {
     bounded("the scope", || {
         for threads in [2, 4, 9] {
             // The caller counts as worker 0.
@@ -179,7 +179,7 @@ fn a_job_of_an_inner_scope_may_spawn_into_the_outer_one() {
 }
 
 #[test]
-fn a_worker_with_jobs_of_a_scope_answers_requests_in_between() {
+fn a_worker_runs_inbox_jobs_between_the_jobs_of_a_scope() {
     bounded("the scope", || {
         let pool = pool(2);
         let order = Mutex::new(Vec::new());

@@ -53,7 +53,7 @@ fn phases_of_a_session_see_earlier_writes() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_session_pins_its_caller_and_gives_the_mask_back_also_on_a_panic() {
+fn a_session_pins_its_caller_and_restores_the_mask_even_after_a_panic() {
     let _alone = alone();
     let before = mask();
     let pool = Pool::builder()

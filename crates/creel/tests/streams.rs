@@ -49,7 +49,7 @@ async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
 /// event. It must still see the end of the stream, whether the end comes with the last bytes or
 /// after them.
 #[test]
-fn a_stream_sees_its_end_with_or_after_the_last_bytes() {
+fn the_end_of_a_stream_is_seen_with_or_after_its_last_bytes() {
     for workers in [1, 2] {
         let pool = pool(workers);
         for round in 0..200 {
@@ -344,7 +344,7 @@ fn raise(number: i32) {
 }
 
 #[test]
-fn a_stream_that_is_always_ready_starves_nobody() {
+fn a_stream_that_is_always_ready_starves_no_other_task() {
     let pool = pool(1);
     let (one, other) = UnixStream::pair().unwrap();
     let ticked = Arc::new(AtomicUsize::new(0));

@@ -395,7 +395,7 @@ fn a_task_behind_a_blocked_worker_is_rescued() {
 }
 
 #[test]
-fn a_task_that_yields_for_ever_starves_nobody() {
+fn a_task_that_yields_forever_starves_no_other_task() {
     let pool = pool(1);
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();
@@ -417,7 +417,7 @@ fn a_task_that_yields_for_ever_starves_nobody() {
 }
 
 #[test]
-fn two_tasks_that_wake_each_other_starve_nobody() {
+fn two_tasks_that_wake_each_other_starve_no_other_task() {
     let pool = pool(1);
     let stop = Arc::new(AtomicBool::new(false));
     let (tx_a, rx_a) = bounded::channel::<()>(1);
@@ -472,7 +472,7 @@ fn a_resize_loses_no_task() {
 }
 
 #[test]
-fn a_drop_may_spawn() {
+fn the_drop_of_a_future_may_spawn_a_task() {
     /// A value whose drop spawns a task. The task sends a message when it runs.
     struct Last(mpsc::Sender<()>, Arc<()>);
     impl Drop for Last {
@@ -525,7 +525,7 @@ fn a_worker_with_bound_tasks_is_listed_until_they_end() {
 }
 
 #[test]
-fn a_large_future_and_a_large_output_are_tasks_too() {
+fn tasks_can_have_large_futures_and_large_outputs() {
     let pool = pool(1);
     let big = [7_u8; 100_000];
     let sum = pool.spawn(async move {

@@ -132,7 +132,7 @@ fn timers_fire_next_to_a_busy_task() {
 }
 
 #[test]
-fn calls_may_block() {
+fn blocking_calls_return_their_result() {
     for pool in pools() {
         assert_eq!(pool.block_on(creel::blocking(|| 7)), 7);
     }

@@ -111,7 +111,7 @@ fn loops_take_eight_inputs_and_everything_that_borrows_a_slice() {
 }
 
 #[test]
-fn lengths_that_differ_are_named() {
+fn different_and_impossible_lengths_are_named_in_the_panic() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let (mut a, b) = (vec![0; 10], vec![0; 9]);
     let mut own = pool.scratch(|_| ());

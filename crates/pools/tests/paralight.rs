@@ -82,7 +82,7 @@ fn each_item_is_dropped_once_after_a_match_or_a_panic() {
 }
 
 #[test]
-fn loops_nest() {
+fn loops_can_be_nested() {
     for pool in pools() {
         let rows: Vec<Vec<u64>> = (0..20).map(|row| (0..row * 10).collect()).collect();
         let row_sum = |row: &Vec<u64>| {

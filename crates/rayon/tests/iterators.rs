@@ -54,7 +54,7 @@ fn results_are_those_of_one_thread_for_every_length() {
 }
 
 #[test]
-fn indexed_steps_before_on_keep_their_indices() {
+fn indexed_steps_before_the_call_of_on_keep_their_indices() {
     for pool in pools() {
         let (a, mut b) = (vec![1; 500], vec![0; 500]);
         b.par_iter_mut()
@@ -181,7 +181,7 @@ fn a_panic_reaches_the_caller_and_drops_each_item_and_result_once() {
 }
 
 #[test]
-fn loops_nest() {
+fn loops_can_be_nested() {
     for pool in pools() {
         let rows: Vec<Vec<u64>> = (0..20).map(|row| (0..row * 10).collect()).collect();
         let sums = rows

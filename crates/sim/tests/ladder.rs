@@ -111,7 +111,7 @@ fn spin_pool(parts: Parts) -> u64 {
 }
 
 #[test]
-fn a_sticky_spin_pool_is_near_the_article() {
+fn the_time_of_a_sticky_spin_pool_is_near_that_of_the_article() {
     let pinned = spin_pool(Parts::Sticky);
     println!("sticky: {pinned} ns, in the article 2500 ns");
     assert!(
@@ -121,7 +121,7 @@ fn a_sticky_spin_pool_is_near_the_article() {
 }
 
 #[test]
-fn a_spin_pool_without_fixed_parts_is_near_the_article() {
+fn the_time_of_a_spin_pool_without_fixed_parts_is_near_that_of_the_article() {
     let any = spin_pool(Parts::Next);
     println!("next part: {any} ns, in the article 3700 ns");
     assert!(
@@ -131,7 +131,7 @@ fn a_spin_pool_without_fixed_parts_is_near_the_article() {
 }
 
 #[test]
-fn fixed_parts_are_faster_than_the_next_part() {
+fn fixed_parts_are_faster_than_parts_taken_in_turn() {
     let (sticky, any) = (spin_pool(Parts::Sticky), spin_pool(Parts::Next));
     assert!(sticky < any && any < STEP, "{sticky} {any}");
 }

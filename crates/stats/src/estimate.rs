@@ -172,13 +172,15 @@ mod tests {
     fn estimates_match_the_paper() {
         let one = Estimate::of([2.0]).unwrap();
         assert!((one.factor() - 2.0).abs() < 1e-12 && one.half_width.is_infinite());
-        // Of three values, none is cut off. We get the median and Student's interval.
+        // With three values, nothing is trimmed, so the centre is the median and the interval is
+        // Student's.
         let three = Estimate::of([1.0, 1.0f64.exp(), 2.0f64.exp()]).unwrap();
         assert!((three.log - 1.0).abs() < 1e-12);
         assert!((three.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         let preempted = Estimate::of([1.0, 1.1, 1000.0]).unwrap();
         assert!((preempted.factor() - 1.1).abs() < 1e-9);
-        // Of five values, one is cut off at each end: 0, 1, 2, 3, 300 become 1, 1, 2, 3, 3.
+        // With five values, one is trimmed at each end. For the variance, 0, 1, 2, 3, 300 become
+        // 1, 1, 2, 3, 3.
         let five = Estimate::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
         assert!((five.log - 2.0).abs() < 1e-12);
         assert!((five.half_width - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);

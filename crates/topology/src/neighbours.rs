@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pinned_threads_of_others_are_found() {
+    fn only_pinned_user_threads_of_other_processes_are_found() {
         let proc = tempfile::tempdir().unwrap();
         let user = "Name:\tgame\nVmSize:\t 10 kB\nCpus_allowed_list:\t";
         thread(proc.path(), 7, 7, &format!("{user}0-3\n"));

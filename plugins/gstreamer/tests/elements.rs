@@ -135,7 +135,7 @@ fn bytes_and_framed_packets_arrive_from_a_server() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_an_error() {
+fn a_missing_server_is_an_error() {
     // We bind a free port and release it at once, so that no server listens on it.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -149,7 +149,7 @@ fn a_server_that_is_not_there_is_an_error() {
 }
 
 #[test]
-fn a_proxy_passes_everything_on_and_holds_up_its_sender() {
+fn a_full_proxy_pauses_its_sender_and_loses_no_buffer() {
     let sender = Pipeline::parse(
         "audiotestsrc num-buffers=200 samplesperbuffer=8 ! creel-queue context=p ! creel-proxysink proxy-context=one",
     );
@@ -223,7 +223,7 @@ fn a_sender_stops_although_its_receiver_takes_nothing() {
 }
 
 #[test]
-fn a_switch_passes_on_the_other_stream_without_loss() {
+fn a_switch_to_another_stream_loses_no_buffer() {
     let pipeline = Pipeline::parse(&format!(
         "creel-input-selector name=selector ! {SINK} \
          creel-appsrc name=a context=s caps=application/x-a ! selector.sink_0 \
@@ -265,7 +265,7 @@ fn a_switch_passes_on_the_other_stream_without_loss() {
 }
 
 #[test]
-fn an_element_that_blocks_does_not_hold_up_its_context() {
+fn an_element_that_blocks_does_not_delay_its_context() {
     let blocked = Pipeline::parse(&format!(
         "creel-appsrc name=src block=true context=shared ! creel-blocking-adapter name=adapter max-size-buffers=2 ! {SINK}"
     ));
@@ -304,7 +304,7 @@ fn an_element_that_blocks_does_not_hold_up_its_context() {
 
 #[test]
 fn a_long_key_press_is_sent_in_segments() {
-    // At this clock rate, 16 bits hold 341 ms.
+    // The duration of a key press has 16 bits. At this clock rate, they hold 341 ms.
     let pipeline = Pipeline::parse(&format!(
         "creel-rtpdtmfsrc name=src clock-rate=192000 pt=101 ssrc=7 seqnum-offset=65534 packet-redundancy=3 ! {SINK}"
     ));

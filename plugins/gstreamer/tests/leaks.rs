@@ -75,7 +75,7 @@ fn launch(pipeline: &str, seconds: &str) -> String {
 }
 
 #[test]
-fn nothing_of_a_pipeline_is_left() {
+fn pipelines_leak_no_objects() {
     // We first let `gst-inspect-1.0` write the registry, because that may take longer than the
     // pipelines run.
     inspect("creel", "gst-registry.bin");

@@ -39,7 +39,7 @@ fn blocked(properties: &[(&str, &str)]) -> (Harness, gst::Element, gst::PadProbe
 }
 
 #[test]
-fn items_leave_in_the_order_in_which_they_came() {
+fn items_leave_the_queue_in_the_order_of_their_arrival() {
     init();
     let mut harness = Harness::new("creel-queue");
     harness.set_src_caps_str("application/x-test");
@@ -140,7 +140,7 @@ fn a_flush_empties_a_full_queue_and_frees_its_sender() {
 }
 
 #[test]
-fn a_full_queue_holds_up_a_stream_of_its_own_context() {
+fn a_full_queue_pauses_a_stream_of_its_own_context_and_not_the_thread() {
     // Both queues run on one thread. If the first one blocked it, the second would never drain.
     let pipeline = Pipeline::parse(
         "audiotestsrc num-buffers=500 samplesperbuffer=8 ! creel-queue context=one max-size-buffers=4 \
@@ -172,7 +172,7 @@ fn an_error_of_the_peer_reaches_the_source() {
 }
 
 #[test]
-fn a_query_about_everything_in_the_queue_waits_for_it() {
+fn a_drain_query_waits_until_the_queue_is_empty() {
     init();
     let mut harness = Harness::new("creel-queue");
     harness.set_src_caps_str("application/x-test");

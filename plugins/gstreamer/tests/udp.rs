@@ -97,7 +97,7 @@ fn an_idle_context_without_a_quantum_uses_no_cpu_time() {
 }
 
 #[test]
-fn elements_of_one_name_share_a_context_until_the_last_one_stops() {
+fn elements_with_one_context_name_share_the_context_until_the_last_one_stops() {
     let one = Pipeline::parse(
         "creel-udpsrc port=0 context=shared context-wait=20 ! fakesink async=false",
     );

@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn losses_close_together_are_a_burst_and_single_ones_belong_to_the_gap() {
         let mut runs = LossRuns::default();
-        // The losses are a single one, then three within ten packets, then a single one again.
+        // One packet is lost, later three within ten packets, and then one again.
         for at in [10, 100, 101, 109, 200] {
             runs.lost(at);
         }

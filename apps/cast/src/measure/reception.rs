@@ -377,7 +377,8 @@ mod tests {
     fn a_packet_before_the_first_moves_the_base_sequence() {
         let sequence = tracked(&[5, 3, 6]);
         assert_eq!((sequence.expected(), sequence.lost()), (4, 1));
-        // RFC 3550 expects 5 and 6 only.
+        // For RFC 3550, the first packet is the base, so a report expects 5 and 6 only. Three
+        // packets have arrived, so the reported loss is -1.
         assert_eq!(sequence.reported_lost(), -1);
     }
 

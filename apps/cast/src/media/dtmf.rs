@@ -227,7 +227,7 @@ mod tests {
             }
         }
         assert_eq!(keys(&packets), "5");
-        // Each segment is marked.
+        // The first packet of each segment has the marker bit.
         let mut marked = packets.clone();
         for n in 1..marked.len() {
             marked[n].1 = marked[n].0 != marked[n - 1].0;
@@ -243,7 +243,7 @@ mod tests {
         let middle = 0xfff0_0000_u32.wrapping_add(0xffff);
         packets.retain(|it| it.0 != middle);
         assert_eq!(keys(&packets), "5");
-        // Segments may be shorter.
+        // A segment may be shorter than the longest possible one.
         let short = [(0, true, '5', 8_000, false), (8_000, false, '5', 800, true)];
         assert_eq!(keys(&short), "5");
         // The same key again is another key, even right after the first.

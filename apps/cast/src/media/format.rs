@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_parse_their_own_output() {
+    fn formats_round_trip_through_text() {
         for text in [
             "L16/44100",
             "L16/48000/2",

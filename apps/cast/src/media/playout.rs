@@ -490,9 +490,10 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_is_back_within_a_second_of_any_stall() {
+    fn the_delay_is_small_again_within_a_second_of_any_stall() {
         for frame in [80, 160, 240] {
-            // The pitch periods of these tones leave more or less to remove at once.
+            // Playout removes whole pitch periods. We take several pitches, so that the periods
+            // differ in length.
             for hertz in [70.0, 131.0, 200.0] {
                 for stall_ms in [60, 100, 200, 400, 700, 900, 1_200, 1_900] {
                     let stall = (stall_ms * 8 / frame) as u32;
@@ -541,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fast_or_slow_sender_clock_is_followed() {
+    fn playout_follows_a_fast_or_slow_clock_of_the_sender() {
         for ppm in [-500_i64, 500] {
             let mut playout = Playout::new(8_000, FRAME);
             let mut frame = [0; FRAME];

@@ -303,7 +303,7 @@ mod tests {
         let mut recording = Recording::create(&scratch.0, layout(8_000, 1)).unwrap();
         for n in 0..200 {
             recording.put(n * 160, &bytes_of(&[n as i16; 160])).unwrap();
-            // This is what a kill would leave behind.
+            // If the process were killed now, the file would have these bytes.
             let bytes = fs::read(&scratch.0).unwrap();
             let header_bytes = u32::from_le_bytes([bytes[76], bytes[77], bytes[78], bytes[79]]);
             assert!(header_bytes as usize + 80 <= bytes.len());

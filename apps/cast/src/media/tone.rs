@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn skip_equals_fill() {
+    fn skipping_samples_equals_filling_a_buffer() {
         for (_, shape) in SHAPES {
             let mut filled = Tone::new(shape, 1234.5, RATE);
             let mut skipped = filled.clone();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_parse_their_own_output() {
+    fn shapes_round_trip_through_text() {
         for (_, shape) in SHAPES {
             assert_eq!(shape.to_string().parse(), Ok(shape));
         }

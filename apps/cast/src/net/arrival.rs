@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn implausible_times_count_as_now() {
+    fn implausible_times_of_arrival_are_replaced_by_the_current_time() {
         let now = now();
         for at in [UNIX_EPOCH, SystemTime::now() + Duration::from_secs(3_600)] {
             assert_eq!(convert(at, now), now);

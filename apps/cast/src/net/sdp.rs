@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_for_another_family_does_not_apply() {
+    fn a_filter_for_another_address_family_does_not_apply() {
         let media = ["m=audio 5004 RTP/AVP 0", "c=IN IP6 ff15::1"];
         let filters = |lines: &[&str]| {
             let sessions = read(&[&media[..], lines].concat()).unwrap();

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn the_library_accepts_our_extended_reports() {
+    fn the_library_rtcp_types_parses_our_extended_reports() {
         use rtcp_types::{Compound, Packet};
         let bytes = of_receiver(9, 1, &[METRICS]);
         let mut packets = Compound::parse(&bytes).unwrap();

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_others_are_rejected() {
+    fn folders_that_others_can_write_and_symlinks_are_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let open = folder.path().join("open");
         fs::create_dir(&open).unwrap();

@@ -139,7 +139,7 @@ mod tests {
     use crate::pools::Tasks;
 
     #[test]
-    fn an_interval_counts_what_happened_since_the_first_query_or_the_pool_began() {
+    fn the_first_interval_starts_at_the_first_query_or_when_a_pool_starts() {
         let pool = |socket: &str, spawned| Pool {
             socket: socket.into(),
             tasks: Tasks {

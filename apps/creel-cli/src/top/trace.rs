@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_samples_are_one_slice() {
+    fn equal_consecutive_samples_become_one_slice() {
         let mut trace = Trace::default();
         let name = |tid| Some(format!("t{tid}"));
         for (at, seen) in [

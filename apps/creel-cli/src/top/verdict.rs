@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_only_waits_is_starved() {
+    fn a_thread_that_waits_for_a_cpu_is_starved_and_a_sleeping_one_is_idle() {
         let waits = Figures {
             seconds: 1.0,
             runnable: 1.0,

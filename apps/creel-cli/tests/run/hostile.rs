@@ -101,7 +101,7 @@ fn other_cpus(folder: &Path, online: &str) -> String {
 }
 
 #[test]
-fn a_list_of_other_cpus_keeps_no_program_from_starting() {
+fn programs_start_although_the_online_list_names_other_cpus() {
     let folder = TempDir::new().unwrap();
     for online in ["900\n", "1000-1023\n", "", "x\n", "0-\n", "0-16383\n"] {
         let mounts = other_cpus(folder.path(), online);
@@ -117,7 +117,7 @@ fn a_list_of_other_cpus_keeps_no_program_from_starting() {
 }
 
 #[test]
-fn missing_and_empty_files_keep_no_program_from_starting() {
+fn programs_start_although_files_are_missing_or_empty() {
     let hidden = "mount -t tmpfs none /sys && mount -t tmpfs none /proc";
     let mounts = [
         "mount -t tmpfs none /sys",

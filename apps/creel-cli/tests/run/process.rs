@@ -55,7 +55,7 @@ fn program_options_are_not_parsed() {
 }
 
 #[test]
-fn bad_requests_are_named() {
+fn errors_name_the_wrong_program_or_option() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let output = Command::new(CREEL).arg("run").args(words).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

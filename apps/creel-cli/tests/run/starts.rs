@@ -225,7 +225,7 @@ fn programs_below_another_root_folder_are_found_there() {
 }
 
 #[test]
-fn a_mask_of_a_wrapper_is_counted() {
+fn the_mask_that_a_wrapper_sets_limits_the_number() {
     let cpu = creel_topology::affinity::current()
         .unwrap()
         .first()

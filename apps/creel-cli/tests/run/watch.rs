@@ -74,7 +74,7 @@ fn signals_are_forwarded_under_watch() {
 }
 
 #[test]
-fn top_sees_an_outer_quota_stop_the_program() {
+fn top_reports_that_an_outer_quota_stops_the_program() {
     let Some(quota) = Quota::of_one_cpu() else {
         return;
     };

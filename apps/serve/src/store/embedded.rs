@@ -435,7 +435,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn records_are_private() {
+    fn only_the_owner_can_access_the_file_of_records() {
         use std::os::unix::fs::PermissionsExt;
 
         let folder = tempfile::tempdir().unwrap();

@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_are_numbered_in_order() {
+    fn the_number_of_a_reason_is_its_position_in_the_list() {
         for (index, reason) in Reason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, index);
         }

@@ -76,7 +76,7 @@ fn malformed_http_closes_only_its_connection() {
         stream.write_all(garbage).unwrap();
         let _ = stream.shutdown(Shutdown::Write);
         let mut answer = Vec::new();
-        // The connection must end. Any answer but 200 is fine.
+        // The connection must end. Any response but 200 is fine.
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{garbage:?}");
     }
@@ -84,7 +84,7 @@ fn malformed_http_closes_only_its_connection() {
 }
 
 #[test]
-fn transfer_codings_get_the_status_of_their_fault() {
+fn wrong_transfer_codings_get_the_status_of_their_fault() {
     let folder = Folder::new("codings");
     let service = Service::start(&folder, &["--body-max", "1000"]);
     for (fields, status) in [

@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn songs_are_split_only_if_it_finishes_sooner() {
+    fn songs_are_split_only_if_the_batch_ends_sooner() {
         let dual: &[u64] = &[50, 50];
         assert!(plan(&[dual]).is_better_split(2));
         assert!(!plan(&[dual]).is_better_split(1));

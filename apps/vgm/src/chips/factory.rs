@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_values_of_the_sn76489_are_those_of_sega() {
+    fn missing_fields_of_the_sn76489_get_the_values_of_sega() {
         let variant = |taps: u8, width: u8, flags: u8| {
             let mut song = vec![0; 0x101];
             song[..4].copy_from_slice(b"Vgm ");

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn voice_sums_cancel_between_neighbours() {
+    fn prefix_sums_of_neighbouring_voices_cancel() {
         let sum = |heard, part, all| {
             let heard = VoiceSum::of(heard, part, all);
             (heard.added, heard.subtracted)

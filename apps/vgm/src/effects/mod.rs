@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn no_effects_leave_samples_unchanged() {
+    fn samples_stay_unchanged_without_effects() {
         let effects = Effects {
             dc_filter: false,
             ..Effects::default()

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn rectangles_and_text_outside_of_the_picture_are_cut() {
+    fn rectangles_and_text_outside_of_the_picture_are_clipped() {
         let mut picture = Picture::new((16, 16), Components::Yuv420, BLACK);
         picture.fill(rect(12, 12, 100, 100), WHITE);
         picture.write((14, 14), "WIDE", 2, WHITE);

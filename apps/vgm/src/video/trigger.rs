@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_and_noise_stay_where_they_are() {
+    fn silence_and_noise_do_not_move_the_wave() {
         let mut trigger = Trigger::new(RATE);
         let margin = trigger.margin();
         assert_eq!(trigger.find(&vec![0.0; 2 * margin], margin), 0.0);

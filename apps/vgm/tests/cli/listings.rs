@@ -81,7 +81,7 @@ fn units(paths: &[&Path], output: &Path, flags: &[&str]) -> (Output, Vec<Value>)
 }
 
 #[test]
-fn units_match_what_render_does() {
+fn the_output_of_units_matches_that_of_render() {
     let folder = Folder::new("units");
     folder.put("in/a.vgm", &titled("Warp"));
     // The header claims a length of an hour, but the real length with loops counts.

@@ -114,7 +114,7 @@ fn position_is_saved_on_hangup() {
 
 #[test]
 fn background_player_does_not_touch_the_terminal() {
-    // This is how `xargs` starts a program.
+    // `xargs` starts a program like this, with stdin from /dev/null.
     let start = |script: &str, words: &[&str]| {
         let words = [&["-c", script, "sh", PROGRAM, "play"][..], words].concat();
         Terminal::start("sh", &words, (24, 80), PLAIN)
@@ -123,7 +123,8 @@ fn background_player_does_not_touch_the_terminal() {
     it.until_has("> 1 ");
     it.press("q");
     assert_eq!(it.end(), Some(0));
-    // This is how a shell with job control starts a program. Using the terminal would stop it.
+    // A shell with job control starts a background program like this. If the player used the
+    // terminal, the kernel would stop it.
     let script = "set -m; \"$@\" & read line; kill $!; wait $!; echo ended by $?";
     let mut it = start(script, &demo(&[]));
     it.until_has("(Creel)");

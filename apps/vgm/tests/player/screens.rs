@@ -69,7 +69,7 @@ fn eighty_columns_show_song_voices_position_and_queue() {
 }
 
 #[test]
-fn search_shows_more_songs() {
+fn the_search_hides_lanes_to_show_more_songs() {
     let mut it = Terminal::play(&demo(&[]), (24, 80), PLAIN);
     it.until_has("> 1 ");
     let all = creel_vgm::demo::CARRIED.len();
@@ -166,7 +166,7 @@ fn colors_follow_the_terminal() {
 
 #[test]
 #[ignore = "prints screens for a person to check"]
-fn screens_to_look_at() {
+fn screens_are_printed_for_a_person_to_check() {
     let show = |size: (u16, u16), keys: &str, vars: &[(&str, &str)]| {
         let mut it = Terminal::play(&demo(&[]), size, vars);
         it.until("a voice", |screen| screen.contains("> 1 ") || size.1 < 30);

@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn listed_values_are_found() {
+    fn values_that_a_help_text_lists_are_found() {
         for (help, values) in [
             (
                 "Wait this way: park, spin, or never (costs power)",
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_and_spans_are_found() {
+    fn console_blocks_and_flags_in_code_spans_are_found() {
         let text =
             "Use `a --b` or `--c D`.\n```rust\nfn x() {}\n```\n```console no-run: slow\n$ e\n```\n";
         let lines = [(1, "a --b"), (1, "--c D"), (6, "$ e")].map(|(n, line)| (n, line.to_owned()));

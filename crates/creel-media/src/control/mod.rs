@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_ends_moves_the_state() {
+    fn the_result_of_the_work_sets_the_state() {
         let cases = [
             (
                 Flow::EndOfStream,

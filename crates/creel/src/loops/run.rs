@@ -434,7 +434,8 @@ mod tests {
                 while arrived.load(Ordering::SeqCst) < all {
                     thread::yield_now();
                 }
-                // The second thread to arrive is ahead by a time that differs from unit to unit.
+                // One of the two threads waits a little, for a time that differs from unit to
+                // unit, so that the threads count in many different interleavings.
                 (0..nth % 2 * (all / 2 % 64)).for_each(|_| std::hint::spin_loop());
             }
         };

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn single_datagrams_take_one_try_each() {
+    fn single_datagrams_take_one_read_each() {
         let (retry, mut row) = (Retry::default(), 0);
         for _ in 0..5 {
             assert_eq!(turn(&retry, &mut row, 1), (1, 1));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_learnt_and_forgotten() {
+    fn bursts_cause_an_additional_read_until_single_datagrams_return() {
         let (retry, mut row) = (Retry::default(), 0);
         assert_eq!(turn(&retry, &mut row, 100), (2, 101));
         assert_eq!(turn(&retry, &mut row, 100), (1, 101));

@@ -166,7 +166,7 @@ fn a_batch_arrives_complete_in_order_and_at_every_receiver() {
 
 #[test]
 fn a_slot_has_room_for_one_datagram_whatever_size_is_requested() {
-    let wraps = usize::MAX / 64 + 2; // 64 of these are 64, modulo 2 to the word's bits
+    let wraps = usize::MAX / 64 + 2; // times 64, this overflows to 64
     for (slots, bytes) in [(64, wraps), (2, usize::MAX / 2), (1, usize::MAX)] {
         let received = Received::new(slots, bytes);
         assert_eq!(received.bytes.len(), slots << 16);
@@ -182,7 +182,7 @@ fn a_slot_has_room_for_one_datagram_whatever_size_is_requested() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn merged_datagrams_are_taken_apart() {
+fn merged_datagrams_are_split() {
     let driver = Arc::new(Driver::default());
     let sender = UdpSocket::bind(LOOPBACK).unwrap();
     let receiver = UdpSocket::bind(LOOPBACK).unwrap();
@@ -270,7 +270,7 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_answer_to_an_earlier_datagram_loses_no_datagram() {
+fn an_icmp_error_about_an_earlier_datagram_loses_no_datagram() {
     let driver = Arc::new(Driver::default());
     let (_, receiver, to) = pair();
     let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -278,7 +278,8 @@ fn an_answer_to_an_earlier_datagram_loses_no_datagram() {
     drop(closed);
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(address).unwrap();
-    // The answer arrives before the call returns, and the next call fails because of it.
+    // No socket has this port, so an ICMP error arrives before the call returns. It makes the next
+    // call on this socket fail.
     socket.send(b"lost").unwrap();
     let sender = UdpSocket::from_std(socket).unwrap();
     let mut outgoing = Outgoing::new();
@@ -312,7 +313,7 @@ fn a_datagram_that_cannot_be_sent_is_skipped() {
 }
 
 #[test]
-fn one_at_a_time_is_the_same() {
+fn functions_without_batch_calls_send_and_receive_the_same_datagrams() {
     // These functions replace `sendmmsg` and `recvmmsg` on other systems.
     let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
@@ -364,7 +365,7 @@ fn a_batch_marks_exactly_the_datagrams_that_do_not_fit() {
 }
 
 #[test]
-fn a_single_receive_cuts_the_datagrams_that_do_not_fit() {
+fn a_single_receive_truncates_the_datagrams_that_do_not_fit() {
     for (recv, recv_from) in [
         (
             super::single::recv as fn(&_, &mut _) -> _,
@@ -485,7 +486,7 @@ fn two_tasks_on_one_socket_both_make_progress() {
 }
 
 #[test]
-fn a_group_receives_what_is_sent_to_it() {
+fn members_of_a_multicast_group_receive_its_datagrams() {
     let driver = Arc::new(Driver::default());
     let group: std::net::IpAddr = "239.255.83.17".parse().unwrap();
     let receiver = UdpSocket::bind("0.0.0.0:0".parse().unwrap()).unwrap();
@@ -505,7 +506,7 @@ fn a_group_receives_what_is_sent_to_it() {
 }
 
 #[test]
-fn an_end_that_arrives_with_the_last_bytes_is_seen() {
+fn the_end_of_a_stream_is_seen_if_it_arrives_with_the_last_bytes() {
     for driver in drivers() {
         let listener = std::net::TcpListener::bind(LOOPBACK).unwrap();
         let mut peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -580,7 +581,7 @@ fn a_notified_driver_wakes_up() {
 }
 
 #[test]
-fn a_socket_whose_driver_has_ended_joins_the_next() {
+fn a_socket_whose_driver_has_ended_joins_the_next_driver() {
     for (first, second) in drivers().into_iter().zip(drivers()) {
         let (sender, receiver, to) = pair();
         let mut bytes = [0; 8];
@@ -655,7 +656,7 @@ fn waiting_on_an_ended_driver_is_an_error() {
 }
 
 #[test]
-fn the_end_wakes_a_worker_that_sleeps_in_the_driver() {
+fn the_end_of_a_driver_wakes_a_worker_that_sleeps_in_it() {
     let driver = Arc::new(Driver::default());
     let socket = UdpSocket::bind(LOOPBACK).unwrap();
     begin_to_wait(&driver, socket.recv(&mut [0; 8]));

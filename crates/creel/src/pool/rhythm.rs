@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn even_calls_set_an_alarm_before_the_next() {
+    fn regular_calls_set_an_alarm_before_the_next_call() {
         let (rhythm, last) = found(16_666_000);
         let alarm = rhythm.alarm().expect("a rhythm");
         assert!(alarm < last + 16_666_000);
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_within_one_frame_are_not_a_period() {
+    fn a_second_call_within_a_frame_does_not_change_the_alarm() {
         let (mut rhythm, last) = found(2_000_000);
         let alarm = rhythm.alarm();
         rhythm.loop_began(last + PERIOD_MIN_NS / 2, true);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn uneven_and_rare_calls_set_none() {
+    fn irregular_and_rare_calls_set_no_alarm() {
         let (mut rhythm, last) = found(2_000_000);
         rhythm.loop_began(last + 3_000_000, true);
         assert_eq!(rhythm.alarm(), None);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_ends_it() {
+    fn a_missed_call_cancels_the_alarm() {
         let (mut rhythm, last) = found(2_000_000);
         assert_eq!(rhythm.due(|| last + 1_000_000), None, "too early");
         let alarm = rhythm.alarm().expect("a rhythm");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missed_alarm_sets_the_next_one_earlier() {
+    fn an_alarm_that_comes_too_late_makes_the_lead_longer() {
         let (mut rhythm, last) = after(20, 16_000_000);
         let lead = rhythm.lead();
         rhythm.loop_began(last + 16_000_000 - lead / 2, false);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lead_shrinks_while_the_worker_is_early_and_grows_while_late() {
+    fn the_lead_shrinks_after_long_spins_and_grows_after_short_spins() {
         let (mut rhythm, _) = found(16_000_000);
         let first = rhythm.alarm();
         rhythm.came_after(150_000);

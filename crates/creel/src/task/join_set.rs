@@ -314,7 +314,7 @@ mod tests {
     use crate::Pool;
 
     #[test]
-    fn a_set_that_lets_its_tasks_go_forgets_them() {
+    fn a_set_keeps_no_entries_of_detached_tasks() {
         let pool = Pool::builder().workers(1).build().expect("in range");
         let mut set = JoinSet::new();
         for _ in 0..100 {

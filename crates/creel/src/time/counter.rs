@@ -258,10 +258,10 @@ mod tests {
     }
 
     #[test]
-    fn counts_once_two_spans_agree() {
+    fn the_counter_is_used_once_two_spans_agree() {
         let mut machine = Machine::new();
-        // Clock and counter began together, so that the rate since that time would be right as
-        // well.
+        // The counter has the value that it would have if it had started together with the clock.
+        // The quotient of the two values is therefore the right rate, too.
         machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_within_a_microsecond_while_the_rate_changes_by_500_ppm() {
+    fn the_error_stays_below_a_microsecond_while_the_rate_changes_by_500_ppm() {
         let mut machine = Machine::new();
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn is_the_systems_clock_within_a_microsecond() {
+    fn the_time_differs_from_the_systems_clock_by_less_than_a_microsecond() {
         let end = system_nanos() + 100_000_000;
         let (mut last, mut worst) = (0, 0);
         loop {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn is_the_systems_clock_where_the_counter_is_not_trusted() {
+    fn without_a_trusted_counter_the_time_is_that_of_the_systems_clock() {
         let counter = Counter::new();
         let end = system_nanos() + 3 * SPAN_NANOS;
         loop {

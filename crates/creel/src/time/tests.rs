@@ -188,7 +188,7 @@ fn rescue(timers: &Timers) -> Vec<usize> {
 }
 
 #[test]
-fn pending_timers_of_a_busy_worker_fire_elsewhere() {
+fn pending_timers_of_a_busy_worker_fire_on_another_worker() {
     let mut serving = Serving::new();
     let timers = Arc::clone(&serving.bench.timers);
     assert_eq!(rescue(&timers), [0], "none is due");
@@ -199,8 +199,7 @@ fn pending_timers_of_a_busy_worker_fire_elsewhere() {
     assert_eq!(rescue(&timers), [0], "it fires once");
     assert_eq!(serving.bench.wakes.get(), 2);
     assert_eq!(timers.reactions(), reactions);
-    // The time has come here as well, where the task may be polled before the worker fires timers
-    // again.
+    // The busy worker may poll the task before it fires timers again. The tick must be ready then.
     let due = serving.start + 10 * MS;
     assert_eq!(
         poll_as(&serving.bench.waker, &mut serving.interval),
@@ -223,7 +222,7 @@ fn rescued_timers_come_in_batches() {
 }
 
 #[test]
-fn a_rescued_task_finds_its_timer_due_where_it_runs() {
+fn a_rescued_timer_is_ready_on_the_worker_that_polls_its_task() {
     let bench = Bench::new();
     let mut sleep = sleep(20 * MS);
     assert!(bench.poll(&mut sleep).is_pending());
@@ -239,7 +238,7 @@ fn a_rescued_task_finds_its_timer_due_where_it_runs() {
 }
 
 #[test]
-fn a_worker_arms_timers_before_the_previous_one_is_done() {
+fn a_worker_can_arm_timers_before_the_previous_worker_has_finished() {
     let mut serving = Serving::new();
     let wakes = Arc::new(Count::default());
     let timers = Arc::clone(&serving.bench.timers);

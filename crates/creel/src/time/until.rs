@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_future_polled_first_wins() {
+    fn if_both_futures_are_ready_the_one_polled_first_wins() {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         for (order, output) in [(Order::FutureFirst, Some(7)), (Order::LimitFirst, None)] {
             let mut both = Until::new(ready(7), ready(()), order, |it| it);

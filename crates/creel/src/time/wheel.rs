@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outdated_key_arms_nothing() {
+    fn an_outdated_key_arms_no_timer() {
         let mut wheel = Wheel::new(0);
         let first = wheel.insert();
         let mut second = first;
@@ -583,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn the_roundest_tick_lies_in_its_window() {
+    fn the_roundest_tick_has_the_most_trailing_zeros_in_its_window() {
         assert_eq!(roundest(5, 5), 5);
         assert_eq!(roundest(5, 7), 6);
         assert_eq!(roundest(5, 8), 8);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_poll_has_its_units_and_the_one_around_it_keeps_its_own() {
+    fn a_nested_poll_has_a_budget_of_its_own_and_the_outer_poll_keeps_the_rest() {
         assert_eq!(ready(1_000), 1_000);
         fresh(|| {
             assert_eq!(ready(28), 28);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_waits_uses_up_nothing() {
+    fn an_operation_that_waits_uses_no_budget() {
         let mut cx = Context::from_waker(Waker::noop());
         fresh(|| {
             for _ in 0..1_000 {

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knobs_read_back_what_they_print() {
+    fn knobs_round_trip_through_text() {
         for text in [
             "park",
             "adaptive",

@@ -35,7 +35,7 @@ mod tests {
     use creel_topology::{Ledger, Placement};
 
     #[test]
-    fn the_own_cache_comes_before_the_own_package_and_the_rest_last() {
+    fn workers_of_the_same_cache_come_first_and_those_of_other_packages_last() {
         let machine = Machine::synthetic("package:2 l3:2 core:3 pu:2").unwrap();
         for placement in [Placement::Cores, Placement::Spread] {
             let mut ledger = Ledger::new();
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn unpinned_workers_are_near_by_their_index() {
+    fn unpinned_workers_are_ordered_by_their_distance_in_index() {
         let machine = Machine::synthetic("package:2 core:4").unwrap();
         let slots = vec![machine.allowed().clone(); 5];
         assert_eq!(nearest(&machine, &slots, 1), [2, 0, 3, 4]);

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_unknown_records_are_left_out() {
+    fn truncated_and_unknown_records_are_ignored() {
         let whole = notebook().0;
         let mut unknown = Buffer::default();
         unknown.record(99, &[7; 30]);

@@ -39,7 +39,7 @@ fn offline_cores_are_reported_and_not_used() {
 }
 
 #[test]
-fn pus_alone_make_a_machine() {
+fn a_machine_can_be_read_from_its_pus_alone() {
     let machine = Fixture::online("0-3").machine();
     assert!(!machine.siblings_known());
     assert_eq!(cores(&machine), ["0", "1", "2", "3"]);

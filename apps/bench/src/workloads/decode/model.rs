@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_takes_144_products_within_bounds() {
+    fn a_token_takes_144_matrix_products_with_finite_results() {
         for format in [Format::F32, Format::Q8] {
             for size in [256, 1024] {
                 let model = Model::new(format, size);

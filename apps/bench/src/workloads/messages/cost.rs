@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_that_was_held_before_is_unknown() {
+    fn memory_of_less_than_a_byte_per_task_is_unknown() {
         let bytes = |bytes| Pass::of(Used(1.0, 1.0), 1.0, bytes).values(1.0, 1000)[3];
         assert_eq!(bytes(96_000.0), 96.0);
         assert!(bytes(0.0).is_nan() && bytes(512.0).is_nan() && bytes(f64::NAN).is_nan());

@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_of_any_command_is_the_outcome() {
+    fn one_failed_command_makes_the_operation_fail() {
         let put = Command::Put([0; 32], Bytes::new());
         let error = StoreError::new(Reason::Memory, "OOM");
         let failed = [Err(error.clone()), Ok(Value::Int(5))];

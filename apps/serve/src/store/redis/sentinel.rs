@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_views_can_object_to_a_master() {
+    fn only_the_newest_views_of_the_sentinels_can_reject_a_master() {
         let error = || Some(StoreError::new(Reason::Failover, "new master"));
         assert_eq!(newest_objection(vec![(1, error()), (2, None)]), None);
         assert_eq!(newest_objection(vec![(2, None), (2, error())]), error());

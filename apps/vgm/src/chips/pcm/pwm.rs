@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels_are_those_of_a_division() {
+    fn levels_equal_those_that_a_division_gives() {
         let mut pwm = Pwm::new();
         for cycle in 0..=0xFFF_u16 {
             pwm.set_cycle(cycle);

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_two_even_numbers() {
+    fn picture_sizes_have_two_even_numbers() {
         let size: Size = "1280x720".parse().unwrap();
         assert_eq!((size.width, size.height), (1280, 720));
         for text in [
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_have_a_range() {
+    fn window_durations_out_of_range_are_rejected() {
         assert_eq!(window("25ms"), Ok(Duration::from_millis(25)));
         assert!(window("0s").is_err() && window("1s").is_err() && window("wide").is_err());
     }

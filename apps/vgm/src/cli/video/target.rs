@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ending_selects_the_kind() {
+    fn the_file_extension_selects_the_kind_of_output() {
         for (name, kind) in [
             ("a.mp4", Kind::Encoded),
             ("a.WEBM", Kind::Encoded),

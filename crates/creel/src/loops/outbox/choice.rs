@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_noticed() {
+    fn the_way_changes_when_the_other_way_becomes_faster() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 4000, |way, step| match (way, step < 1000) {
             (Way::Alone, _) => 100_000,
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_step_is_not_shared_again() {
+    fn short_steps_are_shared_only_before_the_first_trial() {
         let [_, by_all] = run(&mut Choice::new(), 1000, |way, _| match way {
             Way::Alone => WORTH_NS / 2,
             Way::Shared => WORTH_NS,
@@ -204,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_step_is_always_shared() {
+    fn long_steps_are_always_shared() {
         let [by_one, _] = run(&mut Choice::new(), 1000, |_, _| TRY_NS);
         assert_eq!(by_one, 0);
     }
 
     #[test]
-    fn disturbed_steps_do_not_change_the_way() {
+    fn single_slow_steps_do_not_change_the_way() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 1000, |way, step| match way {
             Way::Alone if step % 10 == 7 => 5_000_000,

@@ -152,7 +152,7 @@ mod tests {
         [near, (near * near + 13) % RECEIVERS]
     }
 
-    /// Changes a receiver such that every change of order shows.
+    /// Mixes a message into a receiver. The result depends on the order of the messages.
     fn receive(state: &mut usize, message: usize) {
         *state = state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     }
@@ -221,7 +221,7 @@ mod tests {
 
     /// The way must not be ignored, or the test above compares one way with itself.
     #[test]
-    fn a_forced_way_is_used() {
+    fn steps_run_in_the_forced_way() {
         // A pool that adapts shares no sticky loop on a machine with one CPU.
         let builder = Pool::builder().workers(2).wait(crate::Wait::Park);
         let pool = builder.build().expect("in range");

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_returns_the_parts_it_was_made_from() {
+    fn a_packed_call_returns_all_its_parts() {
         let call = Call::new(77, WORKERS_MAX, 1022, Grain(3));
         assert_eq!(
             (call.epoch(), call.workers(), call.caller()),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_whole_until_its_loop_takes_from_it() {
+    fn a_share_is_complete_for_the_next_loop_and_empty_for_latecomers() {
         let left = Left::new(5, 3..9);
         assert_eq!(left.of(5), Some(3..9));
         assert_eq!(left.of(6), None);

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_bad_measurement_does_not_count_for_much() {
+    fn a_single_outlier_hardly_changes_the_measured_duration() {
         let mut site = Site::default();
         site.reset(key(1));
         for _ in 0..4 {

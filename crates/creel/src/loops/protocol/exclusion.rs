@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_neighbour_that_never_ends_does_not_delay_the_loops() {
+    fn a_second_process_that_never_ends_does_not_delay_the_loops() {
         for slice in [3, 4, 8] {
             // The other process and the worker have the CPU in turns.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));

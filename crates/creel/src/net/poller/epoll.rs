@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_out_is_never_early_and_a_notification_ends_it() {
+    fn a_time_out_is_never_early_and_a_notification_ends_the_wait() {
         let poller = Poller::new().unwrap();
         never_early(&poller);
         // From here on, it behaves like a system without `epoll_pwait2`.
@@ -290,7 +290,7 @@ mod tests {
             events.clear();
             poller.wait(&mut events, timeout).unwrap();
         }
-        // The notification was an edge, which ended one wait only.
+        // A notification ends one wait only, so no event is left for the next wait.
         events.clear();
         poller.wait(&mut events, Some(Duration::ZERO)).unwrap();
         assert!(events.list.is_empty());

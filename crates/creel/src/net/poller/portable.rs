@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_reported_and_let_go() {
+    fn an_armed_socket_is_reported_and_can_be_removed() {
         let poller = Poller::new().unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let (key, read, write) = (7, true, false);

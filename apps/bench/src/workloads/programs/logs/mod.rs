@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_programs_count_the_same() {
+    fn all_programs_return_the_same_counts_and_errors() {
         let pool = creel(2).unwrap();
         let mut lines = log();
         for broken in [None, Some(70_000), Some(10)] {

@@ -34,9 +34,15 @@ pub(crate) enum Detail {
 }
 
 /// Reads the files below a root. `mask` is the affinity mask of this thread, if the machine is the
-/// running one. The list of PUs is empty if the files name none and there is no mask.
-pub(crate) fn tree(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Parts {
-    let tree = Tree::open(root);
+/// running one. The limits are those of `process`, or of the process that the tree calls `self`. The
+/// list of PUs is empty if the files name none and there is no mask.
+pub(crate) fn tree(
+    root: &Path,
+    process: Option<u32>,
+    mask: Option<&CpuSet>,
+    detail: Detail,
+) -> Parts {
+    let tree = Tree::open(root, process);
     let folders = tree.numbered(CPU, "cpu");
     let listed = sysfs::online(&tree, &folders);
     let cpuinfo = if listed.is_empty() {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use std::fs;
 
 /// The maximum number of threads that we look at.
-const THREADS_MOST: usize = 1_000;
+const THREADS_MOST: usize = 10_000;
 
 /// A part of the names of functions, and what a thread waits for in them. The first match counts.
 const FUNCTIONS: [(&str, &str); 24] = [

@@ -1,8 +1,6 @@
 //! Measures CPU time: that of this process, and that of the whole machine. The difference shows how
 //! much other programs have disturbed a run.
 
-use std::fs;
-
 use cpu_time::ProcessTime;
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +90,7 @@ impl DisturbanceMeter {
 /// Returns the CPU time of this process and of its children that have ended, in the ticks of
 /// [`Machine`].
 fn own_ticks() -> Option<f64> {
-    parse_own(&fs::read_to_string("/proc/self/stat").ok()?)
+    parse_own(&creel_console::system::text("/proc/self/stat").ok()?)
 }
 
 /// Adds fields 14 to 17: utime, stime, cutime and cstime. We search for the last parenthesis first,
@@ -116,7 +114,7 @@ struct Machine {
 
 impl Machine {
     fn now() -> Option<Self> {
-        Machine::parse(&fs::read_to_string("/proc/stat").ok()?)
+        Machine::parse(&creel_console::system::text("/proc/stat").ok()?)
     }
 
     /// Parses the first line: user nice system idle iowait irq softirq steal guest guest_nice.

@@ -1,7 +1,6 @@
 //! The conditions that results depend on, apart from the program: the processor, the kernel and its
 //! settings, the compiler, the commit and the versions of the peers.
 
-use std::fs;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -211,7 +210,7 @@ fn caches() -> String {
 }
 
 fn read(path: &str) -> String {
-    fs::read_to_string(path).unwrap_or_default()
+    creel_console::system::text(path).unwrap_or_default()
 }
 
 fn or_unknown(text: &str) -> String {

@@ -2,8 +2,6 @@
 //!
 //! Unsafe code is allowed here for one call of the C library, `malloc_trim`.
 
-use std::fs;
-
 /// Returns the largest resident set so far in bytes, or NaN if the system does not report it.
 ///
 /// Source: proc(5), `VmHWM` of /proc/self/status.
@@ -33,7 +31,7 @@ pub fn give_back() {
 }
 
 fn of_status(name: &str) -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = creel_console::system::text("/proc/self/status").unwrap_or_default();
     parse(&status, name).unwrap_or(f64::NAN)
 }
 

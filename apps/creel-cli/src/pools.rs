@@ -9,7 +9,6 @@ use rustix::net::sockopt::socket_peercred;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeSet,
-    fs,
     io::{self, Read, Write},
     os::{
         linux::net::SocketAddrExt,
@@ -157,7 +156,7 @@ pub fn resize(pids: &[u32], workers: usize) -> (usize, Vec<String>) {
 
 /// Returns the sockets whose names contain the ids of these processes.
 fn observed_sockets(pids: &[u32]) -> Vec<(u32, String)> {
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let table = creel_console::system::text("/proc/net/unix").unwrap_or_default();
     let names: BTreeSet<&str> = table.lines().filter_map(listening).collect();
     let owned = names.into_iter().filter_map(|name| {
         let (pid, number) = name.strip_prefix("creel/")?.split_once('/')?;

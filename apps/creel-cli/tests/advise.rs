@@ -15,10 +15,13 @@ fn advise(words: &[&str]) -> (Option<i32>, String, String) {
 /// Writes a program that is fast only if `RAYON_NUM_THREADS` has this value. Its time does not
 /// depend on the machine, and the difference is larger than the noise of a busy machine.
 fn program(folder: &tempfile::TempDir, fast: &str) -> String {
+    script(folder, &format!("{fast}) sleep 0.05;; *) sleep 0.4;;"))
+}
+
+/// Writes a program that does something else for each value of `RAYON_NUM_THREADS`.
+fn script(folder: &tempfile::TempDir, cases: &str) -> String {
     let program = folder.path().join("program");
-    let script = format!(
-        "#!/bin/sh\ncase \"$RAYON_NUM_THREADS\" in {fast}) sleep 0.05;; *) sleep 0.4;; esac\n"
-    );
+    let script = format!("#!/bin/sh\ncase \"$RAYON_NUM_THREADS\" in {cases} esac\n");
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     program.to_str().unwrap().to_owned()
@@ -51,6 +54,92 @@ fn a_program_that_is_best_as_it_is_is_left_alone() {
     let (code, text, err) = advise(&words);
     assert_eq!(code, Some(0), "{err}");
     assert!(text.contains("best: as it is"), "{text}");
+}
+
+#[test]
+fn a_setting_with_which_the_program_fails_is_not_recommended() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "1) exit 3;; *) sleep 0.02;;");
+    let words = [
+        "--budget", "2s", "--sizes", "1,3", "--as", "rayon", &program,
+    ];
+    let (code, text, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("failed, exit code 3"), "{text}");
+    assert!(text.contains("best: as it is"), "{text}");
+}
+
+#[test]
+fn a_program_that_fails_as_it_is_gets_a_setting_that_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "'') exit 3;; *) sleep 0.02;;");
+    let words = ["--budget", "2s", "--sizes", "1", "--as", "rayon", &program];
+    let (code, text, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    let best = "best: 1 worker. As it is, the program fails with exit code 3.";
+    assert!(text.contains(best), "{text}");
+}
+
+#[test]
+fn a_setting_that_takes_much_longer_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "1) sleep 600;; *) sleep 0.02;;");
+    let words = [
+        "--budget", "5s", "--sizes", "1,3", "--as", "rayon", &program,
+    ];
+    let (code, text, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("ended after "), "{text}");
+    assert!(text.contains("best: as it is"), "{text}");
+}
+
+#[test]
+fn more_workers_than_cpus_are_tried() {
+    let pus = creel_topology::affinity::current().unwrap().len();
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(&folder, &format!("{}|{}", 2 * pus, 4 * pus));
+    let words = [
+        "--budget", "12s", "--as", "rayon", "--format", "json", &program,
+    ];
+    let (code, json, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    let output: Value = serde_json::from_str(&json).unwrap();
+    let settings = output["settings"].as_array().unwrap();
+    let tried = |workers: usize| settings.iter().any(|row| row["workers"] == workers);
+    assert!(tried(2 * pus), "{json}");
+    assert!(tried(4 * pus), "{json}");
+}
+
+#[test]
+fn data_on_stdin_gets_a_note() {
+    use std::{io::Write, process::Stdio};
+
+    let mut command = Command::new(CREEL);
+    command.args(["advise", "--budget", "1s", "--sizes", "1", "cat"]);
+    let pipes = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = pipes.spawn().unwrap();
+    // The pipe stays open until the end, and the program does not wait for it.
+    let mut pipe = child.stdin.take().unwrap();
+    pipe.write_all(b"data").unwrap();
+    let (status, err) = (child.wait().unwrap(), child.stderr.take().unwrap());
+    let err = std::io::read_to_string(err).unwrap();
+    assert!(status.success() && err.contains("--input FILE"), "{err}");
+    drop(pipe);
+}
+
+#[test]
+fn a_budget_for_one_run_gives_no_advice_by_chance() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "'') sleep 2.5;; *) sleep 2.2;;");
+    // This leaves a program on a busy machine more than a second to start.
+    let words = ["--budget", "4s", "--sizes", "1", "--as", "rayon", &program];
+    let (code, text, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(text.contains("best: as it is"), "{text}");
+    assert!(text.contains("larger --budget"), "{text}");
 }
 
 #[test]

@@ -165,6 +165,29 @@ fn running_processes_are_found_by_name() {
 }
 
 #[test]
+fn the_limits_are_those_of_the_program() {
+    let own = creel_topology::affinity::current().unwrap();
+    let one = own.first().unwrap().to_string();
+    let mut command = Command::new("taskset");
+    let mut child = command.args(["-c", &one, "sleep", "30"]).spawn().unwrap();
+    wait_until_asleep(&child);
+    let pid = child.id().to_string();
+    let (code, json, err) = creel(&["-p", &pid, "--for", "100ms", "--format", "json"]);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(code, Some(0), "{err}");
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["usable_workers"], 1, "{json}");
+    // Some systems do not show the function in which a thread sleeps.
+    if let Some(wait) = report["waits"].as_array().unwrap().first() {
+        assert_eq!(
+            (&wait["for"], &wait["threads"]),
+            (&"a timer".into(), &1.into())
+        );
+    }
+}
+
+#[test]
 fn processes_of_a_control_group_are_watched() {
     // A folder with a list of processes looks like a control group.
     let folder = tempfile::tempdir().unwrap();

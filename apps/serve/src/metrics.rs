@@ -335,7 +335,7 @@ impl Metrics {
 ///
 /// We assume pages of 4 KiB. Source: proc(5), `/proc/pid/statm`.
 fn resident() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let statm = creel_console::system::text("/proc/self/statm").ok()?;
     let pages: u64 = statm.split(' ').nth(1)?.parse().ok()?;
     Some(pages * 4096)
 }

@@ -66,7 +66,7 @@ impl Meter {
 fn package_zone(folder: PathBuf) -> Option<Zone> {
     let name = folder.file_name()?.to_str()?;
     let whole = name.starts_with("intel-rapl:") && name.matches(':').count() == 1;
-    let label = fs::read_to_string(folder.join("name")).ok()?;
+    let label = crate::system::text(folder.join("name")).ok()?;
     if !whole || !label.starts_with("package") {
         return None;
     }
@@ -88,7 +88,7 @@ fn advance(before: u64, now: u64, range: u64) -> u64 {
 }
 
 fn read_number(file: &std::path::Path) -> Option<u64> {
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    crate::system::text(file).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

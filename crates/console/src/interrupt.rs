@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 /// Returns whether the process was started with this signal ignored, as `nohup` does. Returns
 /// `false` if the system does not report it.
 pub fn is_ignored(number: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = crate::system::text("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (number - 1) & 1 == 1)

@@ -42,6 +42,9 @@ pub mod output;
 pub mod plot;
 mod progress;
 pub mod quota;
+#[cfg(feature = "screen")]
+pub mod screen;
+pub mod system;
 mod table;
 
 pub use args::{Common, Verbose};

@@ -22,7 +22,7 @@ struct Hierarchy {
 impl Hierarchy {
     /// Finds the `cpu` controller of version 1, or the only hierarchy of version 2.
     fn find() -> Option<Self> {
-        let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let groups = crate::system::text("/proc/self/cgroup").ok()?;
         let own = |controller: &str| {
             let of = |line: &'_ str| {
                 let (_, rest) = line.split_once(':')?;

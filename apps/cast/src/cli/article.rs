@@ -50,7 +50,7 @@ pub fn points() -> Vec<Point> {
 /// Returns a line about the machine, for the page of an evaluation. The parts that the system does
 /// not state are left out.
 pub fn machine() -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let read = |path: &str| creel_console::system::text(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
     let model = cpus
         .lines()

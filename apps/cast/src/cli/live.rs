@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use creel_cast::receive::Live;
+use creel_console::screen::{Mouse, Screen};
 use creel_console::{Exit, Failure};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers};
 
 use super::live_view::{Row, View};
-use super::screen::Screen;
 
 /// The time between two drawings, unless a key is pressed.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ impl LiveView {
         };
         Ok(LiveView {
             live,
-            screen: Screen::enter()?,
+            screen: Screen::enter(Mouse::Ignored)?,
             state: RefCell::new(state),
         })
     }
@@ -107,7 +107,9 @@ impl LiveView {
         }
         if redraw {
             let elapsed = now - state.begin;
-            let lines = state.view.draw(&state.rows, elapsed, Screen::size());
+            let (columns, lines) = Screen::size();
+            let size = (columns.into(), lines.into());
+            let lines = state.view.draw(&state.rows, elapsed, size);
             self.screen.show(&lines)?;
         }
         Ok(())

@@ -8,8 +8,7 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use creel_cast::receive::{LiveReport, SourceReport};
-
-use super::screen::Line;
+use creel_console::screen::{Line, LineStyle};
 
 /// A row of the view.
 #[derive(Debug, Clone)]
@@ -258,7 +257,7 @@ impl View {
         lines.truncate(height);
         for line in &mut lines {
             line.text = line.text.chars().take(width).collect();
-            if line.is_bar {
+            if line.style == LineStyle::Bar {
                 line.text = format!("{:width$}", line.text);
             }
         }
@@ -267,7 +266,11 @@ impl View {
 }
 
 fn line(text: String, is_bar: bool) -> Line {
-    Line { text, is_bar }
+    let style = match is_bar {
+        true => LineStyle::Bar,
+        false => LineStyle::Plain,
+    };
+    Line { text, style }
 }
 
 /// Returns a cell of the width of its column, and a space. A text that does not fit is cut.

@@ -12,7 +12,6 @@ pub mod relay;
 mod report;
 pub mod rooms;
 mod rows;
-mod screen;
 pub mod send;
 pub mod standalone;
 

@@ -146,7 +146,7 @@ impl Used {
 ///
 /// Source: proc(5), `VmRSS` of /proc/self/status.
 pub fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = creel_console::system::text("/proc/self/status").ok()?;
     let line = status
         .lines()
         .find_map(|line| line.strip_prefix("VmRSS:"))?;

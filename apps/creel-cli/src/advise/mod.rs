@@ -14,6 +14,7 @@ use crate::{
     },
     options::limits,
     run::{
+        load::Load,
         plan::{self, Plan, Request},
         runtime::{self, Runtime},
     },
@@ -21,20 +22,25 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use creel_console::{Common, Exit, Interrupt, Progress, duration, knobs, output};
+use creel_stats::noise::Noise;
 use creel_topology::{Budget, Machine, Placement, affinity};
 use report::Report;
-use search::{Cost, Runs};
+use rustix::event::{PollFd, PollFlags, poll};
+use search::{Cost, Dropped, Runs};
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
+    fs,
+    io::{IsTerminal, stdin},
+    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
     path::PathBuf,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Find the number of threads and the placement with which a program is fastest
 ///
 /// creel runs the program with several numbers of threads and several placements. The settings take
-/// turns, and creel stops early with those that are slower beyond noise. At the end, it prints the
+/// turns in a random order, and creel stops early with those that are slower beyond noise. It ends
+/// runs that take several times as long as the program without creel. At the end, it prints the
 /// setting to use, with its cost in time, CPU and memory, as lines to copy. If no setting is better
 /// than the program's own beyond noise, it says so.
 #[derive(Args, Debug)]
@@ -46,7 +52,7 @@ use std::{
   creel advise --format json -- ./simulation input
           Print all runs and the recommendation as JSON
 
-The program must end by itself, and do the same work in each run.
+The program must end by itself, and do the same work in each run. Its output is discarded.
 
 Exit codes:
   0         success
@@ -63,8 +69,8 @@ pub struct AdviseArgs {
         value_parser = duration::positive
     )]
     budget: Duration,
-    /// Try these numbers of workers [default: powers of two, the limits, and the numbers around the
-    /// best one]
+    /// Try these numbers of workers [default: powers of two up to twice the number of CPUs, or more
+    /// if that is still faster, the limits, and the numbers around the best one]
     #[arg(
         long,
         value_name = "N,…",
@@ -86,6 +92,15 @@ pub struct AdviseArgs {
 
 /// The placements that we try with the best number of workers.
 const PLACEMENTS: [Placement; 2] = [Placement::Close, Placement::Spread];
+/// The largest number of workers that we try by ourselves, per PU.
+const WORKERS_MOST: usize = 16;
+/// We end a run that takes this factor longer than the program without creel, and takes longer than
+/// [`STOPPED_LEAST`].
+const STOPPED: f64 = 5.0;
+const STOPPED_LEAST: Duration = Duration::from_secs(1);
+/// The first run fills the caches of the system. It does not count if it takes at most this share
+/// of the budget.
+const WARM_UP: f64 = 0.05;
 
 /// One setting to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,17 +131,32 @@ pub fn advise(args: &AdviseArgs, common: &Common, verbose: bool) -> Result<Exit>
         false => args.sizes.clone(),
     };
     trial.add(None, Placement::Unpinned)?;
+    trial.warm_up()?;
+    let mut most = sizes.iter().copied().max().unwrap_or(1);
     for jobs in sizes {
         trial.add_size(jobs)?;
     }
-    // Half of the time is for the numbers of workers, and the rest for neighbouring numbers and
-    // the placements.
-    trial.run(0.5)?;
-    let best = trial.candidates[search::best(&trial.runs)].setting.clone();
-    if let Some(jobs) = best.jobs {
+    // Half of the time is for the numbers of workers, and the rest for more workers, for
+    // neighbouring numbers, and for the placements.
+    for share in [0.5, 0.6, 0.7] {
+        trial.run(share)?;
+        let is_most = trial
+            .best_size()
+            .is_some_and(|best| best.jobs == Some(most));
+        let is_late = trial.begin.elapsed() > args.budget.mul_f64(0.7);
+        if !is_most || is_late || !args.sizes.is_empty() || most * 2 > pus * WORKERS_MOST {
+            break;
+        }
+        most *= 2;
+        trial.add_size(most)?;
+    }
+    if let Some(best) = trial.best_size()
+        && let Some(jobs) = best.jobs
+        && trial.begin.elapsed() < args.budget
+    {
         if args.sizes.is_empty() {
             for near in [jobs * 3 / 4, jobs * 3 / 2] {
-                if (1..=pus * 2).contains(&near) && near != jobs {
+                if (1..=pus * WORKERS_MOST).contains(&near) && near != jobs {
                     trial.add_size(near)?;
                 }
             }
@@ -139,19 +169,21 @@ pub fn advise(args: &AdviseArgs, common: &Common, verbose: bool) -> Result<Exit>
         }
     }
     trial.run(1.0)?;
-    let chosen = search::best(&trial.runs);
-    if trial.runs.iter().all(|runs| runs.costs.is_empty()) {
-        bail!("the program failed with every setting: run it alone to see its messages");
+    if !trial.runs.iter().any(Runs::is_usable) {
+        bail!(trial.failure());
     }
+    let chosen = search::best(&trial.runs);
     trial.progress.finish();
     Report::new(&trial.candidates, &trial.runs, chosen, &args.command).print(common)?;
     Ok(Exit::Done)
 }
 
-/// Returns the numbers of workers to try: powers of two up to the number of PUs, and the limits.
+/// Returns the numbers of workers to try: powers of two up to the number of PUs, the limits, and
+/// twice the number of PUs. With more workers than PUs, a program that waits for something else can
+/// be faster.
 fn sizes(budget: usize, pus: usize) -> Vec<usize> {
     let powers = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|&n| n < pus);
-    let mut all: Vec<usize> = powers.chain([budget, pus]).collect();
+    let mut all: Vec<usize> = powers.chain([budget, pus, 2 * pus]).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -167,12 +199,23 @@ struct Trial<'a> {
     candidates: Vec<Candidate>,
     /// The runs of each candidate.
     runs: Vec<Runs>,
+    /// The number of rounds until now.
+    rounds: usize,
+    /// The longest time of the program without creel.
+    own_s: Option<f64>,
+    noise: Noise,
+    /// The load of other programs. Later, our own runs would be a part of it, and the settings of a
+    /// candidate would depend on the time when we have added it.
+    load: Load,
 }
 
 impl<'a> Trial<'a> {
     fn begin(args: &'a AdviseArgs, common: &Common) -> Result<Self> {
+        let mut load = Load::read();
+        load.sample();
         Ok(Self {
             args,
+            load,
             // The agent starts before a plan narrows the mask of this process.
             agent: Agent::start()?,
             interrupt: Interrupt::install()?,
@@ -180,29 +223,63 @@ impl<'a> Trial<'a> {
             begin: Instant::now(),
             candidates: Vec::new(),
             runs: Vec::new(),
+            rounds: 0,
+            own_s: None,
+            noise: Noise(seed()),
         })
+    }
+
+    /// Runs the program without creel once.
+    fn warm_up(&mut self) -> Result<()> {
+        self.once(0)?;
+        if self
+            .own_s
+            .is_some_and(|s| s <= self.args.budget.as_secs_f64() * WARM_UP)
+        {
+            self.runs[0].costs.clear();
+        }
+        if self.args.input.is_none() && is_data_waiting() {
+            output::note(
+                "creel: the program does not get the data on stdin, because it runs several times: \
+                 use --input FILE\n",
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the fastest of the settings with a number of workers, unless all of them are slower
+    /// than the program without creel.
+    fn best_size(&self) -> Option<Setting> {
+        let mut sized = self.runs.clone();
+        let all = self.candidates.iter().zip(&mut sized);
+        for (_, runs) in all.filter(|(candidate, _)| candidate.setting.jobs.is_none()) {
+            runs.dropped.get_or_insert(Dropped::Slower);
+        }
+        let best = search::fastest(&sized);
+        sized[best]
+            .is_open()
+            .then(|| self.candidates[best].setting.clone())
     }
 
     /// Adds a number of workers. A program without a setting for it is narrowed to that many cores.
     fn add_size(&mut self, jobs: usize) -> Result<()> {
-        self.add(Some(jobs), Placement::Unpinned)?;
-        let has_setting = |candidate: &Candidate| {
-            let plan = candidate.plan.as_ref();
-            plan.is_some_and(|plan| plan.applied().next().is_some())
-        };
-        let is_sized = self.candidates.last().is_some_and(has_setting);
+        let is_sized = self.add(Some(jobs), Placement::Unpinned)?;
         if !is_sized {
             self.add(Some(jobs), Placement::Cores)?;
         }
         Ok(())
     }
 
-    /// Adds a setting, unless another one does the same.
-    fn add(&mut self, jobs: Option<usize>, placement: Placement) -> Result<()> {
+    /// Adds a setting, unless another one does the same. Returns whether creel sets anything in the
+    /// program.
+    fn add(&mut self, jobs: Option<usize>, placement: Placement) -> Result<bool> {
         let plan = match jobs {
             Some(jobs) => Some(self.plan(jobs, &placement)?),
             None => None,
         };
+        let is_sized = plan
+            .as_ref()
+            .is_some_and(|plan| plan.applied().next().is_some());
         let command = plan.as_ref().map_or_else(
             || self.args.command.clone(),
             |p| p.command(&self.args.command),
@@ -237,7 +314,7 @@ impl<'a> Trial<'a> {
             });
             self.runs.push(Runs::default());
         }
-        Ok(())
+        Ok(is_sized)
     }
 
     /// Returns the plan of `creel run` for a setting.
@@ -246,6 +323,7 @@ impl<'a> Trial<'a> {
             jobs: Some(jobs),
             placement: placement.clone(),
             runtime: self.args.runtime,
+            load: Some(self.load),
             explained: true,
             ..Request::default()
         };
@@ -269,31 +347,39 @@ impl<'a> Trial<'a> {
     /// used up. The share counts from the start of the program.
     fn run(&mut self, share: f64) -> Result<()> {
         let end = self.args.budget.mul_f64(share);
-        loop {
-            // Candidates that were added later catch up first.
-            let open = || self.runs.iter().filter(|runs| !runs.is_dropped);
-            let rounds = open().map(|runs| runs.costs.len()).min().unwrap_or(0);
-            let is_over = self.begin.elapsed() >= end && rounds > 0;
-            if is_over || search::is_decided(&self.runs) {
-                return Ok(());
-            }
-            let behind = |runs: &Runs| !runs.is_dropped && runs.costs.len() == rounds;
-            let turn: Vec<usize> = (0..self.runs.len())
-                .filter(|&i| behind(&self.runs[i]))
-                .collect();
-            for i in turn {
+        while !self.is_over(end) && !search::is_decided(&self.runs) {
+            let has_run = |runs: &Runs| runs.costs.last().is_some_and(|c| c.0 == self.rounds);
+            let turn = (0..self.runs.len()).filter(|&i| {
+                let runs = &self.runs[i];
+                runs.is_open() && !has_run(runs)
+            });
+            for i in search::shuffled(turn.collect(), &mut self.noise) {
                 self.once(i)?;
-                if self.begin.elapsed() >= end && rounds > 0 {
+                // Without a run of the program as it is, the others of this round would be useless.
+                let own = &self.runs[0];
+                let is_compared =
+                    !own.is_open() || own.costs.last().is_some_and(|c| c.0 == self.rounds);
+                if is_compared && self.is_over(end) {
                     break;
                 }
             }
-            search::prune(&mut self.runs, 0);
+            self.rounds += 1;
+            search::prune(&mut self.runs);
         }
+        Ok(())
+    }
+
+    /// Returns whether the time is over and every candidate has run.
+    fn is_over(&self, end: Duration) -> bool {
+        let has_run = |runs: &Runs| !runs.is_open() || !runs.costs.is_empty();
+        self.begin.elapsed() >= end && self.runs.iter().all(has_run)
     }
 
     /// Runs a candidate once.
     fn once(&mut self, i: usize) -> Result<()> {
-        let candidate = &self.candidates[i];
+        let limit = self.limit(i);
+        let candidate = &mut self.candidates[i];
+        candidate.request.timeout_s = Some(limit.as_secs_f64());
         self.progress.set_message(candidate.setting.to_string());
         let outcome = self.agent.run(&candidate.request, &self.interrupt);
         self.interrupt.check()?;
@@ -305,21 +391,71 @@ impl<'a> Trial<'a> {
             .min(self.args.budget.as_secs());
         self.progress
             .advance(seconds.saturating_sub(self.progress.done()));
+        let runs = &mut self.runs[i];
         if outcome.timed_out {
-            bail!(
-                "the program did not end within --budget: give it less work, or use a larger budget"
-            );
-        }
-        match cost(&outcome) {
-            Some(cost) => self.runs[i].costs.push(cost),
-            None if i == 0 => bail!(
-                "the program failed with exit code {}: run it alone to see its messages",
-                outcome.exit_code
-            ),
-            None => self.runs[i].is_dropped = true,
+            if i == 0 {
+                bail!(
+                    "the program did not end within --budget: give it less work, or use a larger \
+                     budget"
+                );
+            }
+            runs.dropped = Some(Dropped::Stopped(limit));
+        } else if let Some(cost) = cost(&outcome) {
+            runs.costs.push((self.rounds, cost));
+            if i == 0 {
+                self.own_s = Some(self.own_s.unwrap_or(0.0).max(cost.wall_s));
+            }
+        } else {
+            runs.dropped = Some(Dropped::Failed(outcome.exit_code));
+            let failed = |runs: &&Runs| matches!(runs.dropped, Some(Dropped::Failed(_)));
+            let is_hopeless = self.runs.iter().filter(failed).count() > 1;
+            if is_hopeless && !self.runs.iter().any(Runs::is_usable) {
+                bail!(self.failure());
+            }
         }
         Ok(())
     }
+
+    /// Returns the longest time that a run of a candidate may take.
+    fn limit(&self, i: usize) -> Duration {
+        let budget = self.args.budget;
+        let own = self.own_s.filter(|_| i != 0);
+        own.map_or(budget, |own| {
+            Duration::from_secs_f64(own * STOPPED)
+                .max(STOPPED_LEAST)
+                .min(budget)
+        })
+    }
+
+    /// Returns the message for a program that fails.
+    fn failure(&self) -> String {
+        let code = self.runs.iter().find_map(|runs| match runs.dropped {
+            Some(Dropped::Failed(code)) => Some(code),
+            _ => None,
+        });
+        let code = code.map_or_else(String::new, |code| format!(" with exit code {code}"));
+        format!("the program failed{code}: run it alone to see its messages")
+    }
+}
+
+/// Returns a number that differs from time to time.
+fn seed() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_nanos() as u64)
+}
+
+/// Returns whether stdin is not a terminal and has data.
+fn is_data_waiting() -> bool {
+    let stdin = stdin();
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    let now = rustix::event::Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let is_pipe =
+        fs::metadata("/proc/self/fd/0").is_ok_and(|m| m.file_type().is_fifo() || m.len() > 0);
+    let polled = poll(&mut fds, Some(&now)).is_ok();
+    !stdin.is_terminal() && is_pipe && polled && fds[0].revents().contains(PollFlags::IN)
 }
 
 /// Returns the cost of a run, or `None` if it has failed.
@@ -349,10 +485,10 @@ mod tests {
     use super::sizes;
 
     #[test]
-    fn sizes_contain_the_limits() {
-        assert_eq!(sizes(1, 1), [1]);
-        assert_eq!(sizes(2, 2), [1, 2]);
-        assert_eq!(sizes(6, 12), [1, 2, 4, 6, 8, 12]);
-        assert_eq!(sizes(1, 4), [1, 2, 4]);
+    fn sizes_contain_the_limits_and_more_workers_than_pus() {
+        assert_eq!(sizes(1, 1), [1, 2]);
+        assert_eq!(sizes(2, 2), [1, 2, 4]);
+        assert_eq!(sizes(6, 12), [1, 2, 4, 6, 8, 12, 24]);
+        assert_eq!(sizes(1, 4), [1, 2, 4, 8]);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Candidate,
-    search::{Cost, Runs},
+    search::{Cost, Dropped, ROUNDS_LEAST, Runs},
 };
 use crate::run::export::{Target, export, quoted};
 use anyhow::Result;
@@ -26,6 +26,9 @@ pub struct Report {
     shell: String,
     systemd: String,
     dockerfile: String,
+    /// Whether several settings were still in doubt at the end.
+    #[serde(skip)]
+    is_in_doubt: bool,
 }
 
 /// One setting. It is also a row of the CSV.
@@ -45,6 +48,11 @@ struct Row {
     ratio: Option<f64>,
     ratio_low: Option<f64>,
     ratio_high: Option<f64>,
+    /// The exit code of a run that has failed. Such a setting is never recommended.
+    failed_exit_code: Option<i32>,
+    /// The time after which creel has ended a run, because it took several times as long as the
+    /// program without creel.
+    stopped_s: Option<f64>,
 }
 
 impl Report {
@@ -74,6 +82,7 @@ impl Report {
             systemd: exported(Target::Systemd),
             dockerfile: exported(Target::Dockerfile),
             program,
+            is_in_doubt: runs.iter().filter(|runs| runs.is_open()).count() > 1,
         }
     }
 
@@ -98,9 +107,10 @@ impl Report {
         ]);
         for row in &self.settings {
             let ratio = match (row.ratio, row.ratio_low, row.ratio_high) {
+                _ if !row.failure().is_empty() => row.failure(),
                 (Some(r), Some(low), Some(high)) => format!("{r:.3} ({low:.3} to {high:.3})"),
                 (Some(r), ..) => format!("{r:.3}"),
-                _ => "failed".into(),
+                _ => String::new(),
             };
             let shown =
                 |value: Option<f64>, unit: fn(f64) -> String| value.map_or_else(String::new, unit);
@@ -114,7 +124,23 @@ impl Report {
                 shown(row.peak_rss_bytes, |b| format!("{:.1} MiB", b / 1048576.0)),
             ]);
         }
-        format!("{}\n{}", table.text(), self.advice())
+        format!("{}\n{}{}", table.text(), self.advice(), self.doubt())
+    }
+
+    /// Returns a sentence if the budget was too small for a certain answer.
+    fn doubt(&self) -> String {
+        let rounds = self.settings[0].runs;
+        if !self.is_in_doubt || rounds >= ROUNDS_LEAST {
+            return String::new();
+        }
+        format!(
+            "\nThere was only time for {rounds} of each setting, so only large differences show. A \
+             larger --budget shows more.\n",
+            rounds = match rounds {
+                1 => "one run".into(),
+                n => format!("{n} runs"),
+            }
+        )
     }
 
     fn advice(&self) -> String {
@@ -124,13 +150,19 @@ impl Report {
         }
         let share = |a: Option<f64>, b: Option<f64>| Some(a? / b? * 100.0);
         let percent = |a, b| share(a, b).map_or_else(|| "?".into(), |p| format!("{p:.0} %"));
-        let mut text = format!(
-            "best: {}, with {} of the time, {} of the CPU time and {} of the memory\n",
-            best.setting,
-            percent(best.wall_s, own.wall_s),
-            percent(best.cpu_s, own.cpu_s),
-            percent(best.peak_rss_bytes, own.peak_rss_bytes),
-        );
+        let mut text = match own.failed_exit_code {
+            Some(code) => format!(
+                "best: {}. As it is, the program fails with exit code {code}.\n",
+                best.setting
+            ),
+            None => format!(
+                "best: {}, with {} of the time, {} of the CPU time and {} of the memory\n",
+                best.setting,
+                percent(best.wall_s, own.wall_s),
+                percent(best.cpu_s, own.cpu_s),
+                percent(best.peak_rss_bytes, own.peak_rss_bytes),
+            ),
+        };
         let mut part = |title: &str, lines: &str| {
             if !lines.trim().is_empty() {
                 text += &format!("\n{title}\n");
@@ -166,6 +198,10 @@ fn shell(chosen: &Candidate, command: &[OsString]) -> String {
 fn row(candidate: &Candidate, runs: &Runs, own: &Runs) -> Row {
     let median = |figure: fn(&Cost) -> f64| Some(runs.median(figure)).filter(|m| m.is_finite());
     let ratio = runs.ratio(own);
+    // The interval of a single pair is infinite.
+    let interval = ratio
+        .map(|r| r.interval())
+        .filter(|(_, high)| high.is_finite());
     Row {
         setting: candidate.setting.to_string(),
         workers: candidate.setting.jobs,
@@ -174,9 +210,28 @@ fn row(candidate: &Candidate, runs: &Runs, own: &Runs) -> Row {
         wall_s: median(|cost| cost.wall_s),
         cpu_s: median(|cost| cost.cpu_s),
         peak_rss_bytes: median(|cost| cost.peak_bytes),
-        ratio: ratio.map(|ratio| ratio.geometric_mean),
-        ratio_low: ratio.and_then(|ratio| ratio.low),
-        ratio_high: ratio.and_then(|ratio| ratio.high),
+        ratio: ratio.map(|ratio| ratio.factor()),
+        ratio_low: interval.map(|(low, _)| low),
+        ratio_high: interval.map(|(_, high)| high),
+        failed_exit_code: match runs.dropped {
+            Some(Dropped::Failed(code)) => Some(code),
+            _ => None,
+        },
+        stopped_s: match runs.dropped {
+            Some(Dropped::Stopped(after)) => Some(after.as_secs_f64()),
+            _ => None,
+        },
+    }
+}
+
+impl Row {
+    /// Returns why the setting cannot be recommended.
+    fn failure(&self) -> String {
+        match (self.failed_exit_code, self.stopped_s) {
+            (Some(code), _) => format!("failed, exit code {code}"),
+            (None, Some(s)) => format!("ended after {s:.1} s"),
+            (None, None) => String::new(),
+        }
     }
 }
 

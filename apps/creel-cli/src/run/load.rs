@@ -7,7 +7,8 @@
 //!
 //! Source: proc_loadavg(5), and Documentation/accounting/psi.rst of Linux.
 
-use std::{fs, thread::sleep, time::Duration};
+use creel_console::system;
+use std::{thread::sleep, time::Duration};
 
 /// The load that does not matter, for example that of an editor.
 const FREE: f64 = 0.5;
@@ -20,22 +21,53 @@ const SAMPLES: u32 = 5;
 /// The time between two samples.
 const INTERVAL: Duration = Duration::from_millis(1);
 
-/// Returns the load of other programs, in CPUs, if it leaves no CPU for each of `workers` threads
-/// on a machine with `cpus` CPUs.
-pub fn contention(workers: usize, cpus: usize) -> Option<f64> {
-    let loadavg = || fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let minute = average(&loadavg()).unwrap_or(0.0);
-    let pressure = fs::read_to_string("/proc/pressure/cpu").unwrap_or_default();
-    if is_busy(minute, waiting(&pressure), workers, cpus) {
-        return Some(minute);
+/// The load of other programs. `creel advise` reads it once, before its own runs are a part of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// The mean number of runnable threads in the last minute.
+    minute: f64,
+    /// The share of the last ten seconds in which some thread waited for a CPU, in percent.
+    waiting: f64,
+    /// The number of threads that are runnable now. It takes some milliseconds to sample.
+    now: Option<f64>,
+}
+
+impl Load {
+    /// Reads the averages of the kernel.
+    pub fn read() -> Self {
+        let pressure = system::text("/proc/pressure/cpu").unwrap_or_default();
+        Self {
+            minute: average(&loadavg()).unwrap_or(0.0),
+            waiting: waiting(&pressure),
+            now: None,
+        }
     }
-    // The averages lag behind a program that has just started.
-    let now = (0..SAMPLES).map(|_| {
-        sleep(INTERVAL);
-        others(&loadavg()).unwrap_or(0.0)
-    });
-    let now = now.sum::<f64>() / f64::from(SAMPLES);
-    is_busy(now, 0.0, workers, cpus).then_some(now)
+
+    /// Samples the threads that are runnable now.
+    pub fn sample(&mut self) -> f64 {
+        // The averages lag behind by a program that has just started.
+        *self.now.get_or_insert_with(|| {
+            let samples = (0..SAMPLES).map(|_| {
+                sleep(INTERVAL);
+                others(&loadavg()).unwrap_or(0.0)
+            });
+            samples.sum::<f64>() / f64::from(SAMPLES)
+        })
+    }
+
+    /// Returns the load, in CPUs, if it leaves no CPU for each of `workers` threads on a machine
+    /// with `cpus` CPUs.
+    pub fn contention(&mut self, workers: usize, cpus: usize) -> Option<f64> {
+        if is_busy(self.minute, self.waiting, workers, cpus) {
+            return Some(self.minute);
+        }
+        let now = self.sample();
+        is_busy(now, 0.0, workers, cpus).then_some(now)
+    }
+}
+
+fn loadavg() -> String {
+    system::text("/proc/loadavg").unwrap_or_default()
 }
 
 fn is_busy(load: f64, waiting: f64, workers: usize, cpus: usize) -> bool {
@@ -87,5 +119,12 @@ mod tests {
         assert!(is_busy(3.5, 0.0, 2, 2), "compilers on two CPUs");
         assert!(!is_busy(20.0, 60.0, 4, 64), "other CPUs are free");
         assert!(is_busy(0.0, 60.0, 2, 2), "neighbours that started just now");
+        let mut quiet = Load {
+            minute: 0.2,
+            waiting: 0.0,
+            now: Some(0.0),
+        };
+        assert_eq!(quiet.contention(2, 2), None);
+        assert_eq!(quiet.contention(3, 2), Some(0.2));
     }
 }

@@ -8,7 +8,7 @@ pub(crate) mod export;
 mod facts;
 mod ghc;
 mod knob;
-mod load;
+pub mod load;
 pub(crate) mod plan;
 mod program;
 mod rules;
@@ -167,6 +167,7 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         runtime: args.runtime,
         gc: args.gc,
         shim: args.shim.then(shim::library),
+        load: None,
         explained: args.dry_run || explain || args.export.is_some(),
         variables_only: args.export.is_some(),
     };

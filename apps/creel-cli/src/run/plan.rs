@@ -3,7 +3,7 @@
 use super::{
     exec,
     knob::{Knob, KnobKind},
-    load,
+    load::Load,
     program::{self, Program},
     rules::{self, Advice, AdvisedKnob, Sizing},
     runtime::Runtime,
@@ -34,6 +34,8 @@ pub struct Request {
     pub gc: bool,
     /// The library to preload, or the reason why we cannot preload it.
     pub shim: Option<Result<PathBuf, String>>,
+    /// The load of other programs, or `None` to read it now.
+    pub load: Option<Load>,
     /// Whether the plan is printed, including advice that sets nothing.
     pub explained: bool,
     /// Whether the user will paste the settings elsewhere, where we cannot add arguments.
@@ -122,7 +124,8 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     // it for exported settings, because we know only the load of this machine, and for a single
     // thread, because it waits for no other.
     if !size.exported && workers > 1 && program.runtimes.iter().any(waits) {
-        size.contention = load::contention(workers, masked.online().len());
+        let mut load = request.load.unwrap_or_else(Load::read);
+        size.contention = load.contention(workers, masked.online().len());
     }
     let mut advice = Advice::default();
     for runtime in &program.runtimes {

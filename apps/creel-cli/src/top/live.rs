@@ -1,15 +1,15 @@
 //! The live display: takes samples, draws them, and reacts to keys and the mouse.
 
 use super::{
-    SAMPLE_INTERVAL,
     child::ChildProgram,
     sampler::{Interval, Sampler},
-    screen::Screen,
     view::{self, Column, Scene, ViewOptions},
 };
 use anyhow::Result;
-use creel_console::Interrupt;
-use creel_topology::{Budget, Machine};
+use creel_console::{
+    Interrupt,
+    screen::{Mouse, Screen},
+};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEventKind};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ pub fn pane_rows(height: u16) -> u16 {
 impl Live<'_> {
     /// Runs until the program ends, the time is over, or the user quits.
     pub fn run(&mut self) -> Result<End> {
-        let screen = Screen::enter()?;
+        let screen = Screen::enter(Mouse::Reported)?;
         let mut options = ViewOptions::default();
         let mut interval = Interval::default();
         let mut drawn: Option<Instant> = None;
@@ -63,17 +63,13 @@ impl Live<'_> {
                 Some(at) => at.elapsed().as_secs_f64() >= self.interval_s,
             };
             if due && !options.paused {
-                // The quota may have changed.
-                if let Ok(machine) = Machine::detect_cores() {
-                    self.sampler.usable = Budget::of(&machine).workers();
-                }
                 interval = self.sampler.interval();
             }
             let mut redraw = due;
             while event::poll(if redraw {
                 Duration::ZERO
             } else {
-                SAMPLE_INTERVAL
+                self.sampler.pause()
             })? {
                 let event = event::read()?;
                 match self.react(&event, &mut options, &interval) {

@@ -9,23 +9,22 @@ mod live;
 mod pool_stats;
 mod report;
 mod sampler;
-mod screen;
 mod target;
 mod threads;
 mod throttle;
 mod trace;
 mod verdict;
 mod view;
+mod waits;
 
 use anyhow::{Context, Result};
 use child::ChildProgram;
 use clap::Args;
-use creel_console::{Common, Exit, Format, Interrupt, duration, output};
-use creel_topology::{Budget, Machine};
+use creel_console::{Common, Exit, Format, Interrupt, duration, output, screen::Screen};
+use creel_topology::Machine;
 use live::{End, Live};
 use report::Report;
 use sampler::Sampler;
-use screen::Screen;
 use std::{
     ffi::OsString,
     fs,
@@ -49,7 +48,8 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 /// PU, and the output of the program in a pane of its own. Press ? for the keys. At the end, or if
 /// stdout is not a terminal, creel prints one table for the whole run. A verdict follows for the
 /// program and for each of its processes: whether it has more threads than usable CPUs, is stopped
-/// by its CPU quota, shares its CPUs with other programs, waits for a disk, or is idle.
+/// by its CPU quota, shares its CPUs with other programs, waits for a disk, or is idle. If it is
+/// idle, creel also says what its threads wait for. The CPUs and the quota are those of the program.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   creel top -- ./service
@@ -129,7 +129,6 @@ pub struct TopArgs {
 pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let interrupt = Interrupt::install()?;
     let machine = Machine::detect()?;
-    let usable = Budget::of(&machine).workers();
     let terminals = io::stdout().is_terminal() && io::stdin().is_terminal();
     let live = terminals && matches!(common.format, Format::Text);
     let running = match (&args.pid, &args.name, &args.cgroup) {
@@ -148,7 +147,7 @@ pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let target = started.or(running);
     let target = target.context("nothing to watch: give a program, or a process with -p PID")?;
     let shown = name(args, &target);
-    let mut sampler = Sampler::begin(target, usable, machine.allowed().iter())?;
+    let mut sampler = Sampler::begin(target)?;
     sampler.trace = args.trace.is_some().then(Trace::default);
     let end = if live {
         let mut live = Live {
@@ -164,10 +163,9 @@ pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
         wait(args, &mut sampler, child.as_mut(), &interrupt);
         End::Over
     };
-    let usable = sampler.usable;
     let code = child.as_mut().and_then(ChildProgram::ended);
     let whole = sampler.whole();
-    let verdict = report::verdict(&whole, usable);
+    let verdict = report::verdict(&whole, sampler.usable());
     if let Some(child) = child.as_ref().filter(|_| code.is_some()) {
         child.drain();
     }
@@ -181,7 +179,7 @@ pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
             .write(file)
             .with_context(|| format!("cannot write the trace to {}", file.display()))?;
     }
-    Report::new(whole, &machine, code).print(&verdict, common, verbose)?;
+    Report::new(whole, &machine, &sampler.budget, code).print(&verdict, common, verbose)?;
     interrupt.check()?;
     if let Some(child) = child.filter(|_| end == End::Over) {
         child.detach();
@@ -220,13 +218,12 @@ fn wait(
     loop {
         let alive = sampler.sample();
         let ended = child.as_mut().is_some_and(|s| s.ended().is_some());
-        let over = args
-            .duration
-            .is_some_and(|duration| sampler.elapsed_s() >= duration.as_secs_f64());
-        if !alive || ended || over || stop.requested() {
+        let elapsed = Duration::from_secs_f64(sampler.elapsed_s());
+        let left = args.duration.map(|all| all.saturating_sub(elapsed));
+        if !alive || ended || left == Some(Duration::ZERO) || stop.requested() {
             return;
         }
-        sleep(SAMPLE_INTERVAL);
+        sleep(left.unwrap_or(Duration::MAX).min(sampler.pause()));
     }
 }
 

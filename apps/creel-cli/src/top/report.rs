@@ -6,6 +6,7 @@ use super::{
     threads::Thread,
     throttle::Periods,
     verdict::Verdict,
+    waits::{self, Waiting},
 };
 use crate::options::limits;
 use crate::pools::Pool;
@@ -42,21 +43,27 @@ pub struct Report {
     threads: Vec<Thread>,
     /// The Creel pools of the program that are observable, see `creel::Observe`.
     pools: Vec<Pool>,
+    /// What the sleeping threads wait for, at the end of the run.
+    waits: Vec<Waiting>,
     /// Every limit on the number of workers, a line each, for `--verbose`.
     #[serde(skip)]
     limits: String,
 }
 
 impl Report {
-    pub fn new(mut whole: Interval, machine: &Machine, exit_code: Option<i32>) -> Self {
-        let budget = Budget::of(machine);
+    pub fn new(
+        mut whole: Interval,
+        machine: &Machine,
+        budget: &Budget,
+        exit_code: Option<i32>,
+    ) -> Self {
         let usable = budget.workers();
         let (verdict, processes) = (whole.verdict(usable), whole.processes(usable));
         whole.threads.sort_by(|a, b| b.cpu_s.total_cmp(&a.cpu_s));
         Self {
             schema: SCHEMA,
             machine: machine.into(),
-            budget: (&budget).into(),
+            budget: budget.into(),
             seconds: whole.seconds,
             usable_workers: usable,
             runnable_mean: whole.runnable_mean,
@@ -66,7 +73,8 @@ impl Report {
             processes,
             threads: whole.threads,
             pools: whole.pools,
-            limits: limits(&budget),
+            waits: whole.waits,
+            limits: limits(budget),
         }
     }
 
@@ -188,8 +196,20 @@ pub fn verdict(whole: &Interval, usable: usize) -> String {
          their time for a CPU\nverdict: {}",
         whole.runnable_mean,
         whole.waiting() * 100.0,
-        whole.verdict(usable).text()
+        verdict_text(whole, usable)
     )
+}
+
+/// Returns the verdict in words. A program that does not run waits for something.
+pub fn verdict_text(interval: &Interval, usable: usize) -> String {
+    let verdict = interval.verdict(usable);
+    let waits = waits::text(&interval.waits);
+    match verdict {
+        Verdict::Idle | Verdict::Blocked if !waits.is_empty() => {
+            format!("{}: {waits}", verdict.text())
+        }
+        _ => verdict.text().into(),
+    }
 }
 
 #[cfg(test)]

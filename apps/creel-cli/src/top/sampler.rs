@@ -2,25 +2,34 @@
 //! interval.
 
 use super::{
+    SAMPLE_INTERVAL,
     pool_stats::PoolStats,
     target::Target,
     threads::{self, Thread},
     throttle::{Periods, Throttled},
     trace::Trace,
     verdict::{Figures, Verdict},
+    waits::{self, Waiting},
 };
 use crate::pools::Pool;
 use anyhow::Result;
 use creel_console::{Exit, Failure};
+use creel_topology::Budget;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// The number of samples that a lane keeps, and the number of intervals that the sparkline and the
 /// display keep.
 const HISTORY: usize = 512;
+/// The time after which we read the limits of the target again.
+const LIMITS_INTERVAL: Duration = Duration::from_secs(1);
+/// The shortest pause between two samples, in units of the time that a sample takes.
+const PAUSE: u32 = 4;
+/// The longest pause between two samples.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The thread of the program that ran on a PU since the sample before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,14 +45,17 @@ pub enum LaneSample {
 pub struct Sampler {
     target: Target,
     begin: Instant,
-    pub usable: usize,
+    /// The limits of the target. They may differ from ours, and they may change.
+    pub budget: Budget,
+    limits_read_at: Instant,
     first: BTreeMap<u32, Thread>,
     /// The last sample of each thread, including threads that have ended.
     last: BTreeMap<u32, Thread>,
     /// The threads in the last sample.
     now: BTreeMap<u32, Thread>,
-    /// The time of the last sample.
+    /// The time of the last sample, and the time that it took.
     sampled_at: Instant,
+    sampling: Duration,
     /// The ended threads that an earlier interval has reported.
     ended_threads: BTreeSet<u32>,
     throttled: Option<Throttled>,
@@ -83,20 +95,23 @@ pub struct Interval {
     pub ended: Vec<Thread>,
     /// The figures of the observable pools.
     pub pools: Vec<Pool>,
+    /// What the sleeping threads wait for, at the end.
+    pub waits: Vec<Waiting>,
 }
 
 impl Sampler {
-    pub fn begin(target: Target, usable: usize, pus: impl Iterator<Item = usize>) -> Result<Self> {
+    pub fn begin(target: Target) -> Result<Self> {
         // We include the children, so that the figures exclude everything before the start.
         let pids = target.pids();
         let first = threads::sample(&pids);
-        if first.is_empty() {
+        let Some(some) = pids.first().filter(|_| !first.is_empty()) else {
             return Err(Failure::new(
                 Exit::Usage,
                 format!("cannot watch {target}: there is no such process"),
             )
             .into());
-        }
+        };
+        let machine = threads::machine(target.first().unwrap_or(*some), &pids);
         let throttled = match (&target, pids.first()) {
             (Target::Group(folder), _) => Throttled::of_group(folder),
             (Target::Processes(roots), _) => roots.first().and_then(|&pid| Throttled::begin(pid)),
@@ -105,10 +120,12 @@ impl Sampler {
         Ok(Self {
             target,
             begin: now,
-            usable,
+            budget: Budget::of(&machine),
+            limits_read_at: now,
             last: first.clone(),
             now: first.clone(),
             sampled_at: now,
+            sampling: Duration::ZERO,
             ended_threads: BTreeSet::new(),
             interval: IntervalStart {
                 begin: now,
@@ -121,7 +138,11 @@ impl Sampler {
             samples: 0,
             history: VecDeque::new(),
             trace: None,
-            lanes: pus.map(|pu| (pu, VecDeque::new())).collect(),
+            lanes: machine
+                .allowed()
+                .iter()
+                .map(|pu| (pu, VecDeque::new()))
+                .collect(),
             throttling: VecDeque::new(),
             pool_stats: PoolStats::default(),
         })
@@ -140,10 +161,36 @@ impl Sampler {
             }
         }
         self.samples += 1;
+        // A program that was just started may narrow its mask. Later, limits seldom change.
+        if self.samples.is_power_of_two() || self.limits_read_at.elapsed() > LIMITS_INTERVAL {
+            self.read_limits(&pids);
+        }
         self.see(&now);
         self.last.extend(now.clone());
         self.now = now;
+        self.sampling = self.sampled_at.elapsed();
         !self.now.is_empty() || self.target.may_refill()
+    }
+
+    /// Reads the limits of the target, unless its processes have ended.
+    fn read_limits(&mut self, pids: &[u32]) {
+        self.limits_read_at = Instant::now();
+        if let Some(pid) = self.target.first().or(pids.first().copied())
+            && pids.contains(&pid)
+        {
+            self.budget = Budget::of(&threads::machine(pid, pids));
+        }
+    }
+
+    /// Returns the number of workers that the target can use.
+    pub fn usable(&self) -> usize {
+        self.budget.workers()
+    }
+
+    /// Returns the time until the next sample. A sample of thousands of threads takes long, and
+    /// creel should not use much of the CPU time that it measures.
+    pub fn pause(&self) -> Duration {
+        (PAUSE * self.sampling).clamp(SAMPLE_INTERVAL, PAUSE_MAX)
     }
 
     /// Adds a sample to the lanes.
@@ -171,6 +218,7 @@ impl Sampler {
             threads,
             ended: Vec::new(),
             pools: self.pool_stats.whole(),
+            waits: waits::of(self.now.values()),
         }
     }
 
@@ -197,11 +245,11 @@ impl Sampler {
             throttled,
             threads,
             pools: self.pool_stats.interval(),
+            waits: waits::of(self.now.values()),
         };
         push(&mut self.history, (interval.clone(), self.samples));
         if let Some(periods) = throttled {
-            let share = periods.throttled as f64 / periods.all.max(1) as f64;
-            push(&mut self.throttling, share);
+            push(&mut self.throttling, periods.share());
         }
         self.interval = IntervalStart {
             begin: self.sampled_at,
@@ -287,9 +335,7 @@ impl Interval {
     /// Returns the figures of some threads.
     fn figures_of(&self, is_meant: impl Fn(&Thread) -> bool) -> Figures {
         let threads = self.threads.iter().chain(&self.ended);
-        let throttled = self.throttled.map_or(0.0, |periods| {
-            periods.throttled as f64 / periods.all.max(1) as f64
-        });
+        let throttled = self.throttled.map_or(0.0, |periods| periods.share());
         let mut figures = Figures {
             seconds: self.seconds,
             throttled,
@@ -360,7 +406,6 @@ pub struct Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn ran(interval: &Interval) -> f64 {
         interval.threads.iter().map(|t| t.cpu_s).sum()
@@ -432,7 +477,7 @@ mod tests {
         let mut line = [0; 5];
         let mut out = parent.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();
-        let mut sampler = Sampler::begin(Target::Processes(vec![parent.id()]), 1, 0..1).unwrap();
+        let mut sampler = Sampler::begin(Target::Processes(vec![parent.id()])).unwrap();
         sampler.sample();
         let (did, alive): (f64, f64) = (
             ran(&sampler.whole()),
@@ -455,7 +500,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut sampler = Sampler::begin(Target::Processes(vec![child.id()]), 1, 0..1).unwrap();
+        let mut sampler = Sampler::begin(Target::Processes(vec![child.id()])).unwrap();
         let mut line = [0; 5];
         let mut out = child.stdout.take().unwrap();
         std::io::Read::read_exact(&mut out, &mut line).unwrap();

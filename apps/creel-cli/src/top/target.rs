@@ -87,6 +87,14 @@ impl Target {
         pids
     }
 
+    /// Returns the process whose limits are those of the target, if the user has chosen one.
+    pub fn first(&self) -> Option<u32> {
+        match self {
+            Target::Processes(pids) => pids.first().copied(),
+            Target::Group(_) => None,
+        }
+    }
+
     /// Returns whether the target may get further processes when it has none.
     pub fn may_refill(&self) -> bool {
         matches!(self, Target::Group(folder) if folder.exists())

@@ -4,6 +4,7 @@
 //! Source: proc(5), `/proc/PID/task/TID/stat`, `status` and `schedstat`. Kernels with scheduler
 //! debugging also have `sched`.
 
+use creel_topology::{CpuSet, Machine};
 use serde::Serialize;
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -119,6 +120,30 @@ pub fn sample(pids: &[u32]) -> BTreeMap<u32, Thread> {
             (thread.tid, thread)
         })
         .collect()
+}
+
+/// The maximum number of threads whose masks we read.
+const MASKS_MOST: usize = 256;
+
+/// Reads the part of the machine that these processes may use: the CPUs of all their threads, and
+/// the limits of the process `pid`.
+pub fn machine(pid: u32, pids: &[u32]) -> Machine {
+    let tasks = pids
+        .iter()
+        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let masks = tasks
+        .flatten()
+        .flatten()
+        .take(MASKS_MOST)
+        .filter_map(|task| {
+            let status = fs::read_to_string(task.path().join("status")).ok()?;
+            let list = status
+                .lines()
+                .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))?;
+            list.parse::<CpuSet>().ok()
+        });
+    let mask = masks.fold(CpuSet::default(), |all, mask| &all | &mask);
+    Machine::detect_process_in(Path::new("/"), pid, Some(&mask))
 }
 
 /// Samples one thread. Returns `None` if the thread has just ended.

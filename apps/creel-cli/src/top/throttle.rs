@@ -17,6 +17,13 @@ pub struct Periods {
     pub throttled: u64,
 }
 
+impl Periods {
+    /// Returns the share of throttled periods.
+    pub fn share(&self) -> f64 {
+        self.throttled as f64 / self.all.max(1) as f64
+    }
+}
+
 impl fmt::Display for Periods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} periods", self.throttled, self.all)
@@ -59,19 +66,22 @@ impl Throttled {
         (!files.is_empty()).then_some(Self { files })
     }
 
-    /// Returns the sum over all quotas since the start. A group without a quota has no periods.
+    /// Returns the periods since the start, of the quota that has throttled the most. A group
+    /// without a quota has no periods.
     pub fn since(&self) -> Periods {
+        let each = self.files.iter().map(|(file, first)| {
+            let now = read(file).unwrap_or(*first);
+            Periods {
+                all: now.all.saturating_sub(first.all),
+                throttled: now.throttled.saturating_sub(first.throttled),
+            }
+        });
         let none = Periods {
             all: 0,
             throttled: 0,
         };
-        self.files.iter().fold(none, |sum, (file, first)| {
-            let now = read(file).unwrap_or(*first);
-            Periods {
-                all: sum.all + now.all.saturating_sub(first.all),
-                throttled: sum.throttled + now.throttled.saturating_sub(first.throttled),
-            }
-        })
+        each.max_by(|a, b| a.share().total_cmp(&b.share()))
+            .unwrap_or(none)
     }
 }
 
@@ -105,4 +115,28 @@ fn read(file: &PathBuf) -> Option<Periods> {
         all: number("nr_periods ")?,
         throttled: number("nr_throttled ")?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quota_that_throttles_the_most_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("own");
+        fs::create_dir(&own).unwrap();
+        let write = |group: &Path, all: u64, throttled: u64| {
+            let text = format!("nr_periods {all}\nnr_throttled {throttled}\n");
+            fs::write(group.join("cpu.stat"), text).unwrap();
+            fs::write(group.join("cgroup.procs"), "").unwrap();
+        };
+        write(folder.path(), 500, 0);
+        write(&own, 100, 50);
+        let throttled = Throttled::of_group(&own).unwrap();
+        write(folder.path(), 600, 1);
+        write(&own, 200, 65);
+        let periods = throttled.since();
+        assert_eq!((periods.throttled, periods.all), (15, 100));
+    }
 }

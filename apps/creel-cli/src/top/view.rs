@@ -6,10 +6,11 @@
 
 use super::{
     pool_stats,
-    report::migrations,
+    report::{migrations, verdict_text},
     sampler::{Interval, LaneSample, Sampler},
     threads::Thread,
 };
+use creel_console::screen::{Line, LineStyle};
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthChar;
 
@@ -72,22 +73,6 @@ impl Default for ViewOptions {
             back: 0,
         }
     }
-}
-
-/// The style of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineStyle {
-    Plain,
-    Bold,
-    Dim,
-    Bar,
-}
-
-/// A line of the screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    pub text: String,
-    pub style: LineStyle,
 }
 
 /// The contents of a screen.
@@ -268,7 +253,7 @@ fn title(scene: &Scene) -> String {
 
 fn state(scene: &Scene, width: usize) -> String {
     let interval = scene.interval;
-    let usable = scene.sampler.usable;
+    let usable = scene.sampler.usable();
     let throttled = match &interval.throttled {
         Some(periods) if periods.all > 0 => format!(
             "  throttled {periods} {}",
@@ -280,7 +265,7 @@ fn state(scene: &Scene, width: usize) -> String {
         "{:.1} runnable, {usable} usable, wait {:.0} %{throttled}  {}",
         interval.runnable_mean,
         interval.waiting() * 100.0,
-        interval.verdict(usable).text()
+        verdict_text(interval, usable)
     )
 }
 
@@ -477,8 +462,8 @@ mod tests {
 
     #[test]
     fn screens_of_every_size_are_filled_exactly() {
-        let mut sampler =
-            Sampler::begin(Target::Processes(vec![std::process::id()]), 2, 0..6).unwrap();
+        let mut sampler = Sampler::begin(Target::Processes(vec![std::process::id()])).unwrap();
+        sampler.lanes = (0..6).map(|pu| (pu, Default::default())).collect();
         sampler.sample();
         let interval = sampler.interval();
         for help in [false, true] {

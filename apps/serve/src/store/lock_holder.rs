@@ -9,7 +9,7 @@ use std::path::Path;
 /// Returns `None` if the OS does not list the lock. For example, the process may be in another
 /// container.
 pub(super) fn lock_holder(path: &Path) -> Option<String> {
-    let process = holder(&fs::read_to_string("/proc/locks").ok()?, path)?;
+    let process = holder(&creel_console::system::text("/proc/locks").ok()?, path)?;
     let command = fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let words = command
         .split(|byte| *byte == 0)

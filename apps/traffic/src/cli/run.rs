@@ -240,7 +240,7 @@ fn cpu_seconds() -> f64 {
 
 /// Returns the peak resident memory of the process in bytes, or 0 if the system does not report it.
 fn peak_rss_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = creel_console::system::text("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.unwrap_or(0) * 1024

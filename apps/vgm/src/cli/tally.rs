@@ -2,7 +2,6 @@
 //! for it, and print a summary at the end.
 
 use std::fmt::Display;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -304,7 +303,7 @@ impl Summary {
 
 /// Returns the peak resident memory of the process, or `None` if the system does not report it.
 fn peak_rss_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let status = creel_console::system::text("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
     Some(kib * 1024)

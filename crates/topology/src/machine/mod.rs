@@ -109,7 +109,12 @@ impl Machine {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn here(detail: Detail) -> Result<Machine, Error> {
         let mask = system::mask_of_files().ok();
-        Ok(Machine::started(Path::new("/"), mask.as_ref(), detail))
+        Ok(Machine::started(
+            Path::new("/"),
+            None,
+            mask.as_ref(),
+            detail,
+        ))
     }
 
     /// Reads the running system with a few system calls. We always read everything, because reading
@@ -137,7 +142,7 @@ impl Machine {
     /// assert!(machine.notes()[0].contains("no file lists the online CPUs"));
     /// ```
     pub fn detect_in(root: &Path, mask: Option<&CpuSet>) -> Machine {
-        Machine::started(root, mask, Detail::Whole)
+        Machine::started(root, None, mask, Detail::Whole)
     }
 
     /// Reads a machine like [`detect_cores`](Machine::detect_cores), but from the files below
@@ -151,13 +156,36 @@ impl Machine {
     /// assert_eq!(machine.allowed().len(), 1);
     /// ```
     pub fn detect_cores_in(root: &Path, mask: Option<&CpuSet>) -> Machine {
-        Machine::started(root, mask, Detail::Cores)
+        Machine::started(root, None, mask, Detail::Cores)
+    }
+
+    /// Reads a machine like [`detect_cores_in`](Machine::detect_cores_in), but with the limits of
+    /// the process with this id. The root is usually `/`.
+    ///
+    /// `mask` is the affinity mask of the process. If it is unknown, it is read from the files. This
+    /// is for programs that watch others. Without the files of the process, it has no limits.
+    ///
+    /// ```
+    /// use creel_topology::Machine;
+    /// use std::path::Path;
+    ///
+    /// let own = std::process::id();
+    /// let machine = Machine::detect_process_in(Path::new("/"), own, None);
+    /// assert!(!machine.allowed().is_empty());
+    /// ```
+    pub fn detect_process_in(root: &Path, process: u32, mask: Option<&CpuSet>) -> Machine {
+        Machine::started(root, Some(process), mask, Detail::Cores)
     }
 
     /// Reads a machine, and never fails: if no PU is known, it assumes PU 0 and adds a note. A
     /// program can then start in any case.
-    fn started(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Machine {
-        let mut parts = read::tree(root, mask, detail);
+    fn started(
+        root: &Path,
+        process: Option<u32>,
+        mask: Option<&CpuSet>,
+        detail: Detail,
+    ) -> Machine {
+        let mut parts = read::tree(root, process, mask, detail);
         if parts.online.is_empty() {
             parts.online = CpuSet::range(0, 0);
             let note = "neither a file nor an affinity mask lists a CPU, so creel assumes one";
@@ -202,7 +230,7 @@ impl Machine {
             path: root.into(),
             source,
         })?;
-        let parts = read::tree(root, None, detail);
+        let parts = read::tree(root, None, None, detail);
         if parts.online.is_empty() {
             return Err(Error::NoMachine {
                 root: root.into(),

@@ -34,10 +34,16 @@ pub(crate) enum Detail {
 }
 
 /// Reads the files below a root. Pass the affinity mask of this thread as `mask` if the files
-/// describe the machine on which it runs. The list of PUs in the result is empty if neither the
-/// files nor the mask name any.
-pub(crate) fn tree(root: &Path, mask: Option<&CpuSet>, detail: Detail) -> Parts {
-    let tree = Tree::open(root);
+/// describe the machine on which it runs. The limits are those of `process`, or of the process that
+/// the tree calls `self`. The list of PUs in the result is empty if neither the files nor the mask
+/// name any.
+pub(crate) fn tree(
+    root: &Path,
+    process: Option<u32>,
+    mask: Option<&CpuSet>,
+    detail: Detail,
+) -> Parts {
+    let tree = Tree::open(root, process);
     let folders = tree.numbered(CPU, "cpu");
     let listed = sysfs::online(&tree, &folders);
     let cpuinfo = if listed.is_empty() {

@@ -34,15 +34,18 @@ const NOTES_MAX: usize = 16;
 /// The files below a root folder, and notes on those that we could not use.
 pub(crate) struct Tree {
     root: PathBuf,
+    /// The process whose limits we read, or `None` for the one that the tree calls `self`.
+    process: Option<u32>,
     work_left: Cell<usize>,
     notes: RefCell<Vec<String>>,
 }
 
 impl Tree {
     /// Opens a tree. The root may be missing.
-    pub(crate) fn open(root: &Path) -> Tree {
+    pub(crate) fn open(root: &Path, process: Option<u32>) -> Tree {
         Tree {
             root: root.into(),
+            process,
             work_left: Cell::new(WORK_MAX),
             notes: RefCell::default(),
         }
@@ -63,7 +66,14 @@ impl Tree {
 
     /// Returns the path of a file. Its name inside the tree may begin with a slash.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
-        self.root.join(file.trim_start_matches('/'))
+        let file = file.trim_start_matches('/');
+        let own = file.strip_prefix("proc/self/");
+        match (self.process, own) {
+            // The other process may see other mounts, but we read the groups through our own.
+            (Some(_), Some("mountinfo" | "mounts")) => self.root.join(file),
+            (Some(process), Some(own)) => self.root.join(format!("proc/{process}/{own}")),
+            _ => self.root.join(file),
+        }
     }
 
     /// Returns whether a folder exists.

@@ -1,8 +1,8 @@
 //! Tests of cpusets and quotas in trees with every arrangement of control groups.
 
-use creel_topology::{Budget, LimitKind, Rounding};
+use creel_topology::{Budget, LimitKind, Machine, Rounding};
 
-use crate::support::Fixture;
+use crate::support::{Fixture, set};
 
 const V2: &str = "31 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
 
@@ -18,6 +18,29 @@ fn v2(group: &str) -> Fixture {
 fn workers_and_cause(fixture: &Fixture) -> (usize, String) {
     let budget = fixture.budget();
     (budget.workers(), budget.bound_by().to_string())
+}
+
+#[test]
+fn another_process_has_limits_of_its_own() {
+    let fixture = v2("/own")
+        .file("proc/7/cgroup", "0::/other\n")
+        .file("proc/7/status", "Cpus_allowed_list:\t0-4\n")
+        // It sees its group elsewhere, but we read it through our own mount.
+        .file(
+            "proc/7/mountinfo",
+            "1 1 0:26 /other /cg rw - cgroup2 c rw\n",
+        )
+        .file("sys/fs/cgroup/own/cpu.max", "100000 100000\n")
+        .file("sys/fs/cgroup/other/cpu.max", "300000 100000\n");
+    assert_eq!(fixture.budget().workers(), 1);
+    let workers = |process, mask: Option<&str>| {
+        let mask = mask.map(set);
+        let machine = Machine::detect_process_in(fixture.root(), process, mask.as_ref());
+        Budget::of(&machine).workers()
+    };
+    assert_eq!(workers(7, None), 3);
+    assert_eq!(workers(7, Some("6-7")), 2);
+    assert_eq!(workers(8, None), 8, "it has ended");
 }
 
 #[test]

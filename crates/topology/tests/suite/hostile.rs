@@ -8,17 +8,19 @@
 //! - The allowed PUs of the machine are those of the thread's mask, if there is one.
 //! - The budget has at least one worker, and every policy can place workers on the allowed PUs.
 //!
-//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is the path of `creel`, the
-//! fuzz also mounts each captured tree as `/sys` and `/proc` of a mount namespace, which requires
-//! root. It then checks that `creel run` starts a program there with at least one worker. This
-//! takes about 10 ms per mutation.
+//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is a command line, the fuzz
+//! shows each tree as the `/sys` and `/proc` of a mount namespace (as root), and checks that the
+//! command succeeds there. If it prints a number of workers, the number must be at least one. For
+//! example: `CREEL_FUZZ_PROGRAM="creel run --explain -- echo started"`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
 
 use creel_topology::{Budget, CpuSet, Machine, Placement, Rounding, place};
 
@@ -48,9 +50,8 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Checks the three properties (see the head of this file) for one tree. Also checks that reading
-/// the tree does not take too long, and that the results are consistent.
-fn check(root: &Path, mask: Option<&CpuSet>, change: &str) {
+/// Checks the property for one tree. The number of the check chooses the placements.
+fn check(root: &Path, mask: Option<&CpuSet>, number: usize, change: &str) {
     let begin = cpu_time();
     for machine in [
         Machine::detect_in(root, mask),
@@ -66,13 +67,11 @@ fn check(root: &Path, mask: Option<&CpuSet>, change: &str) {
             assert!(budget.workers() >= 1, "{change}");
             assert!(budget.bound_by().workers >= 1, "{change}");
         }
-        // Some placements compare each core with each other core.
-        let placed = if machine.online().len() > 2048 {
-            0
-        } else {
-            POLICIES.len()
-        };
-        for policy in &POLICIES[..placed] {
+        // Some placements compare each core with each other core. To try all of them would take
+        // longer than to read the tree.
+        let placed = usize::from(machine.online().len() <= 2048) * 2;
+        let policies = POLICIES.iter().cycle().skip(number % POLICIES.len());
+        for policy in policies.take(placed) {
             let layout = place(&machine, machine.allowed(), 3, policy);
             let layout = layout.unwrap_or_else(|error| panic!("{change}: {policy}: {error}"));
             let allowed = |pus: &CpuSet| !pus.is_empty() && pus.is_subset(machine.allowed());
@@ -169,8 +168,8 @@ fn change(dice: &mut Dice, root: &Path, path: &Path) -> (Box<dyn FnOnce()>, Stri
     (Box::new(restore), format!("{name}: {what}"))
 }
 
-/// Runs `creel` in a mount namespace whose `/sys` and `/proc` are those of a tree. A shell waits
-/// there for a line before each run, so that the mounts are made only once.
+/// A shell in a mount namespace whose `/sys` and `/proc` are those of a tree. It runs a command
+/// for each line that it gets, so that the mounts are made only once.
 struct Namespace {
     shell: Child,
     answers: BufReader<ChildStdout>,
@@ -179,15 +178,13 @@ struct Namespace {
 impl Namespace {
     /// Enters a tree, if `CREEL_FUZZ_PROGRAM` is set.
     fn enter(root: &Path) -> Option<Namespace> {
-        let creel = std::env::var_os("CREEL_FUZZ_PROGRAM")?;
+        let program = std::env::var_os("CREEL_FUZZ_PROGRAM")?;
         let script = "mount --bind \"$2/sys\" /sys && { ! [ -d \"$2/proc\" ] || \
                       mount --bind \"$2/proc\" /proc; } || exit 1\n\
-                      while read -r _; do\n\
-                      said=$(\"$1\" run --explain -- sh -c 'echo started; exit 7' 2>&1)\n\
-                      echo \"$? $said\" | tr '\\n' ' '; echo; done";
+                      while read -r _; do eval \"$1\" 2>&1 </dev/null; echo \"; end $?\"; done";
         let mut shell = Command::new("unshare")
             .args(["-m", "sh", "-c", script, "sh"])
-            .arg(creel)
+            .arg(program)
             .arg(root)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -197,22 +194,27 @@ impl Namespace {
         Some(Namespace { shell, answers })
     }
 
-    /// Checks that a program starts, with at least one worker.
+    /// Checks that the command succeeds, and that it starts at least one worker.
     fn check(&mut self, change: &str) {
         let input = self.shell.stdin.as_mut().unwrap();
         input.write_all(b"\n").unwrap();
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).unwrap();
-        assert!(
-            answer.starts_with("7 ") && answer.contains("started"),
-            "{change}: {answer}"
-        );
-        let (before, _) = answer.split_once(" worker").unwrap_or_default();
-        let workers = before
-            .rsplit(' ')
-            .next()
-            .and_then(|n| n.parse::<usize>().ok());
-        assert!(workers.is_some_and(|n| n >= 1), "{change}: {answer}");
+        let mut answer = Vec::new();
+        let end = loop {
+            let before = answer.len();
+            let count = self.answers.read_until(b'\n', &mut answer).unwrap();
+            let line = String::from_utf8_lossy(&answer[before..]).into_owned();
+            assert!(count > 0, "{change}: the shell has ended");
+            if let Some((_, code)) = line.split_once("; end ") {
+                break code.trim().to_owned();
+            }
+        };
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(end, "0", "{change}: {answer}");
+        if let Some((before, _)) = answer.split_once(" worker") {
+            let number = before.rsplit([' ', '\n']).next().unwrap_or_default();
+            let workers = number.parse::<usize>().ok();
+            assert!(workers.is_some_and(|n| n >= 1), "{change}: {answer}");
+        }
     }
 }
 
@@ -223,43 +225,55 @@ impl Drop for Namespace {
     }
 }
 
-fn fuzz(dice: &mut Dice, root: &Path, mutations: usize) {
-    let mut namespace = Namespace::enter(root);
-    let mut paths = Vec::new();
-    files(root, &mut paths);
-    paths.sort();
-    // Most files describe a single PU, and a change of such a file has little effect. Therefore we
-    // choose every second file among the others, for example the lists of PUs and the files of the
-    // process.
-    let is_rare = |path: &&PathBuf| !path.to_string_lossy().contains("/cpu/cpu");
-    let rare: Vec<PathBuf> = paths.iter().filter(is_rare).cloned().collect();
-    let whole = Machine::detect_in(root, None);
-    for _ in 0..mutations {
-        let mut chosen: Vec<&PathBuf> = Vec::new();
-        for _ in 0..1 + dice.below(3) {
-            let among = if dice.below(2) == 0 && !rare.is_empty() {
-                &rare
-            } else {
-                &paths
-            };
-            let path = &among[dice.below(among.len())];
-            if !chosen.contains(&path) {
-                chosen.push(path);
+/// A tree with the paths of its files.
+struct Tree {
+    root: PathBuf,
+    paths: Vec<PathBuf>,
+    /// The files of the process and the lists. They have more effect than the many files of a PU.
+    rare: Vec<PathBuf>,
+}
+
+impl Tree {
+    fn open(root: &Path) -> Tree {
+        let mut paths = Vec::new();
+        files(root, &mut paths);
+        paths.sort();
+        let is_rare = |path: &&PathBuf| !path.to_string_lossy().contains("/cpu/cpu");
+        Tree {
+            root: root.to_owned(),
+            rare: paths.iter().filter(is_rare).cloned().collect(),
+            paths,
+        }
+    }
+
+    /// Changes one to three files, checks the property, and restores the files, again and again.
+    fn fuzz(&self, dice: &mut Dice, mutations: usize) {
+        let mut namespace = Namespace::enter(&self.root);
+        let whole = Machine::detect_in(&self.root, None);
+        for number in 0..mutations {
+            let mut chosen: Vec<&PathBuf> = Vec::new();
+            for _ in 0..1 + dice.below(3) {
+                let is_rare = dice.below(2) == 0 && !self.rare.is_empty();
+                let among = if is_rare { &self.rare } else { &self.paths };
+                let path = &among[dice.below(among.len())];
+                if !chosen.contains(&path) {
+                    chosen.push(path);
+                }
             }
+            let changes = chosen.iter().map(|path| change(dice, &self.root, path));
+            let (restore, what): (Vec<_>, Vec<_>) = changes.collect();
+            let mask = match dice.below(3) {
+                0 => None,
+                1 => Some(some_pus(dice)),
+                _ => Some(whole.allowed().clone()),
+            };
+            let what = format!("{} with the mask {mask:?}: {what:?}", self.root.display());
+            match &mut namespace {
+                Some(namespace) => namespace.check(&what),
+                None => check(&self.root, mask.as_ref(), number, &what),
+            }
+            restore.into_iter().for_each(|restore| restore());
         }
-        let changes = chosen.into_iter().map(|path| change(dice, root, path));
-        let (restore, what): (Vec<_>, Vec<_>) = changes.collect();
-        let mask = match dice.below(3) {
-            0 => None,
-            1 => Some(some_pus(dice)),
-            _ => Some(whole.allowed().clone()),
-        };
-        let what = format!("{} with the mask {mask:?}: {what:?}", root.display());
-        check(root, mask.as_ref(), &what);
-        if let Some(namespace) = &mut namespace {
-            namespace.check(&what);
-        }
-        restore.into_iter().for_each(|restore| restore());
     }
 }
 
@@ -272,7 +286,7 @@ fn mutations() -> usize {
 fn hostile_trees_always_give_a_worker() {
     let mut dice = Dice::new("hostile_trees_always_give_a_worker");
     let fixture = whole();
-    fuzz(&mut dice, fixture.root(), mutations());
+    Tree::open(fixture.root()).fuzz(&mut dice, mutations());
 }
 
 #[test]
@@ -286,19 +300,32 @@ fn hostile_captured_machines_always_give_a_worker() {
         .map(|entry| entry.unwrap().path())
         .collect();
     roots.sort();
-    // We divide the mutations so that each machine takes about the same time. A machine with few
-    // files is read quickly, so it gets more mutations.
-    let cost = |root: &PathBuf| {
-        let begin = Instant::now();
-        Machine::detect_in(root, None);
-        begin.elapsed().as_secs_f64() + 1e-4
-    };
-    let speeds: Vec<f64> = roots.iter().map(|root| 1.0 / cost(root)).collect();
-    let all: f64 = speeds.iter().sum();
-    for (root, speed) in roots.iter().zip(speeds) {
-        let share = (mutations() as f64 * speed / all).ceil() as usize;
-        fuzz(&mut dice, root, share);
-    }
+    let trees: Vec<Tree> = roots.iter().map(|root| Tree::open(root)).collect();
+    // A machine is read more often if it has few files, so that each takes about the same time.
+    let speeds = trees
+        .iter()
+        .map(|tree| 1.0 / (20.0 + tree.paths.len() as f64));
+    let all: f64 = speeds.clone().sum();
+    let share = |speed: f64| (mutations() as f64 * speed / all).ceil() as usize;
+    let shares: Vec<usize> = speeds.map(share).collect();
+    // Each tree has its own dice, so that the mutations do not depend on the order of the threads.
+    let tasks = trees
+        .iter()
+        .zip(&shares)
+        .map(|(tree, &share)| (tree, share, dice.split()));
+    let tasks = Mutex::new(tasks.collect::<Vec<_>>());
+    let next = || tasks.lock().unwrap().pop();
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                while let Some((tree, share, mut dice)) = next() {
+                    tree.fuzz(&mut dice, share);
+                }
+            });
+        }
+    });
+    let total: usize = shares.iter().sum();
+    eprintln!("{total} mutations of {} captured machines", trees.len());
 }
 
 #[test]
@@ -309,7 +336,7 @@ fn trees_without_any_file_give_the_mask() {
         assert_eq!(machine.allowed(), &mask);
         assert_eq!(Budget::of(&machine).workers(), 3);
         assert_eq!(machine.notes().len(), 1, "{:?}", machine.notes());
-        check(root, None, "an empty tree without a mask");
+        check(root, None, 0, "an empty tree without a mask");
     }
 }
 

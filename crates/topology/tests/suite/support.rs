@@ -104,6 +104,14 @@ impl Dice {
         Dice { state: seed }
     }
 
+    /// Returns another generator, whose numbers are independent of the further numbers of this one.
+    pub fn split(&mut self) -> Dice {
+        let state = [(); 2].map(|()| self.below(1 << 31) as u64);
+        Dice {
+            state: state[0] << 31 | state[1],
+        }
+    }
+
     /// Returns a number from 0 to `bound` - 1 (SplitMix64).
     pub fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,6 +1,5 @@
 //! The terminal in full-screen mode. Dropping [`Screen`] restores the terminal, also after a panic.
 
-use super::view::{Line, LineStyle};
 use crossterm::{
     cursor::{Hide, MoveTo, Show},
     event::{DisableMouseCapture, EnableMouseCapture},
@@ -13,21 +12,58 @@ use crossterm::{
 };
 use std::io::{self, Write};
 
+/// The style of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineStyle {
+    /// The usual style of the terminal.
+    Plain,
+    /// Bold text.
+    Bold,
+    /// Text with less contrast.
+    Dim,
+    /// Swapped colours.
+    Bar,
+}
+
+/// A line of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The text, which must not be wider than the screen.
+    pub text: String,
+    /// The style of the whole line.
+    pub style: LineStyle,
+}
+
+/// Whether the terminal reports mouse events. Then you cannot select text with the mouse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mouse {
+    /// It reports them.
+    Reported,
+    /// It does not report them.
+    Ignored,
+}
+
 /// The terminal in full-screen mode, which is restored when this is dropped.
-pub struct Screen;
+#[derive(Debug)]
+pub struct Screen {
+    mouse: Mouse,
+}
 
 impl Screen {
-    pub fn enter() -> io::Result<Self> {
+    /// Enters the full-screen mode.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the terminal, which is then in its former mode.
+    pub fn enter(mouse: Mouse) -> io::Result<Self> {
         terminal::enable_raw_mode()?;
         // From here on, dropping the value restores the terminal.
-        let screen = Self;
-        execute!(
-            io::stdout(),
-            EnterAlternateScreen,
-            EnableMouseCapture,
-            DisableLineWrap,
-            Hide
-        )?;
+        let screen = Self { mouse };
+        let mut out = io::stdout();
+        execute!(out, EnterAlternateScreen, DisableLineWrap, Hide)?;
+        if mouse == Mouse::Reported {
+            execute!(out, EnableMouseCapture)?;
+        }
         Ok(screen)
     }
 
@@ -37,6 +73,10 @@ impl Screen {
     }
 
     /// Draws the lines over the previous ones.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the terminal, for example if it was closed.
     pub fn show(&self, lines: &[Line]) -> io::Result<()> {
         put(&mut io::stdout().lock(), lines)
     }
@@ -66,14 +106,12 @@ fn put(out: &mut impl Write, lines: &[Line]) -> io::Result<()> {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // We ignore the error, because it means that the terminal is closed.
-        let _ = execute!(
-            io::stdout(),
-            Show,
-            EnableLineWrap,
-            DisableMouseCapture,
-            LeaveAlternateScreen
-        );
+        let mut out = io::stdout();
+        // We ignore the errors, because they mean that the terminal is closed.
+        if self.mouse == Mouse::Reported {
+            let _ = execute!(out, DisableMouseCapture);
+        }
+        let _ = execute!(out, Show, EnableLineWrap, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }
 }

@@ -100,15 +100,19 @@ fn keys_after_a_jump_are_new_although_they_have_the_timestamps_of_earlier_ones()
             packet.payload = vec![5, if n < 2 { 0x0a } else { 0x8a }, 0, 160];
         }
     }
-    // A copy of the end of the first key arrives after the jump.
-    let mut copy = packets[104].clone();
-    copy.0 = packets[160].0;
-    packets.insert(161, copy);
     let formats = [FORMATS[0], (101, "telephone-event/8000")];
-    let measured = analysed(&folder.0, &formats, &packets);
-    let source = &measured.sources[0];
-    assert_eq!((source.timestamp_jumps, source.duplicates), (1, 1));
-    assert_eq!(source.keys, "55");
+    for copies in 0..2 {
+        if copies > 0 {
+            // A copy of the end of the first key arrives after the jump.
+            let mut copy = packets[104].clone();
+            copy.0 = packets[160].0;
+            packets.insert(161, copy);
+        }
+        let measured = analysed(&folder.0, &formats, &packets);
+        let source = &measured.sources[0];
+        assert_eq!((source.timestamp_jumps, source.duplicates), (1, copies));
+        assert_eq!(source.keys, "55", "{copies} copies");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use ports::{free_ports, wait_until_read};
 use retry::retry;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -43,9 +44,12 @@ fn relaying(plan: &relay::Plan, talk: impl FnOnce()) -> Vec<relay::PortReport> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let running = scope.spawn(|| relay.run(&|| over.load(Ordering::Relaxed)).1);
-        talk();
+        // The relay ends even if the test panics.
+        let talked = catch_unwind(AssertUnwindSafe(talk));
         over.store(true, Ordering::Relaxed);
-        running.join().unwrap()
+        let reports = running.join().unwrap();
+        talked.unwrap();
+        reports
     })
 }
 

@@ -84,6 +84,38 @@ fn packets_that_are_reordered_around_a_jump_have_their_own_places() {
 }
 
 #[test]
+fn keys_after_a_jump_are_new_although_they_have_the_timestamps_of_earlier_ones() {
+    let folder = Folder::new("keys-after-a-jump");
+    let mut packets = packets();
+    for (_, packet) in &mut packets[150..] {
+        // The packet with number 200 has the timestamp of that with number 100.
+        packet.timestamp -= 100 * FRAMES;
+    }
+    // The same key twice, each in five packets with the timestamp of the first one.
+    for begin in [100, 200] {
+        let timestamp = packets[begin].1.timestamp;
+        for (n, (_, packet)) in packets[begin..begin + 5].iter_mut().enumerate() {
+            packet.payload_type = 101;
+            packet.timestamp = timestamp;
+            packet.payload = vec![5, if n < 2 { 0x0a } else { 0x8a }, 0, 160];
+        }
+    }
+    let formats = [FORMATS[0], (101, "telephone-event/8000")];
+    for copies in 0..2 {
+        if copies > 0 {
+            // A copy of the end of the first key arrives after the jump.
+            let mut copy = packets[104].clone();
+            copy.0 = packets[160].0;
+            packets.insert(161, copy);
+        }
+        let measured = analysed(&folder.0, &formats, &packets);
+        let source = &measured.sources[0];
+        assert_eq!((source.timestamp_jumps, source.duplicates), (1, copies));
+        assert_eq!(source.keys, "55", "{copies} copies");
+    }
+}
+
+#[test]
 fn packets_of_padding_with_an_old_timestamp_are_not_jumps() {
     let folder = Folder::new("padding");
     let mut packets = packets();

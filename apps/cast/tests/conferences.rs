@@ -165,14 +165,10 @@ fn empty_rooms_sleep() {
         time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)
     };
-    // If empty rooms woke up their thread every 5 ms, all ten attempts would fail. A noisy machine
-    // only fails in some of them.
-    let sleeps = |_| {
-        let (measured, legs) = rooms::run(&plan, &|| false).unwrap();
-        assert!(legs.is_empty());
-        let share = measured.parked_share();
-        eprintln!("parked {:.3} %", 100.0 * share);
-        share > 0.9
-    };
-    assert!((0..10).any(sleeps));
+    let (measured, legs) = rooms::run(&plan, &|| false).unwrap();
+    assert!(legs.is_empty());
+    // The CPU time of the context does not depend on what else the machine does. The tasks of a
+    // hundred rooms that woke up once per packet time would need more.
+    let share = measured.used.contexts.as_secs_f64() / measured.used.time.as_secs_f64();
+    assert!(share < 0.01, "{:.2} % of a CPU", 100.0 * share);
 }

@@ -28,6 +28,8 @@ struct Phone {
     /// `reports` has the RTCP packets.
     heard: Vec<(u8, Vec<u8>)>,
     reports: Vec<Vec<u8>>,
+    /// The timestamp and the SSRC of the last packet that it has received.
+    last: (u32, u32),
 }
 
 impl Phone {
@@ -47,6 +49,7 @@ impl Phone {
             timestamp: 0,
             heard: Vec::new(),
             reports: Vec::new(),
+            last: (0, 0),
         }
     }
 
@@ -69,7 +72,11 @@ impl Phone {
         while let Ok(len) = self.socket.recv(&mut bytes) {
             match bytes[1] {
                 200..=207 => self.reports.push(bytes[..len].to_vec()),
-                _ => self.heard.push((bytes[1] & 0x7f, bytes[12..len].to_vec())),
+                _ => {
+                    let word = |at| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+                    self.last = (word(4), word(8));
+                    self.heard.push((bytes[1] & 0x7f, bytes[12..len].to_vec()));
+                }
             }
         }
         while let Ok(len) = self.rtcp.recv(&mut bytes) {
@@ -264,6 +271,38 @@ fn a_new_stream_of_the_same_telephone_continues_its_leg() {
         });
     });
     assert_eq!(reports.len(), 2, "{reports:?}");
+}
+
+#[test]
+fn a_telephone_that_returns_receives_timestamps_that_go_on() {
+    let plan = Plan {
+        silence: 200 * MS,
+        ..plan(free_ports(1))
+    };
+    run_rooms_while(&plan, || {
+        let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));
+        connect(&mut a, &mut b);
+        a.hear();
+        let ((before, ssrc), begin) = (a.last, Instant::now());
+        // The other one hears silence once the first one has left.
+        until("the leaving", || {
+            b.send(PCMU, &VOICE);
+            !b.hears_a_voice()
+        });
+        a.hear();
+        until("the return", || {
+            a.send(PCMU, &VOICE);
+            b.send(PCMU, &VOICE);
+            a.last.1 != ssrc
+        });
+        // Packets are sent in time, except that a busy machine sends some late.
+        let passed = begin.elapsed().as_millis() as u32 * 8;
+        let went_on = a.last.0.wrapping_sub(before);
+        assert!(
+            (1..=passed + 8_000).contains(&went_on),
+            "{went_on} ticks instead of {passed}"
+        );
+    });
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn received(
         receive::Plan::sessions(on, 1, &Formats::new(named.collect()), Rtcp::Off).unwrap();
     let plan = receive::Plan {
         wait: MS,
-        idle: 700 * MS,
+        idle: 2_000 * MS,
         time_limit: Some(60_000 * MS),
         wav: Some(folder.0.clone()),
         ..receive::Plan::new(sessions)
@@ -191,7 +191,7 @@ fn audio_from_gstreamer_is_received_with_its_reports() {
         let named = Formats::new(vec![(payload_type, format.parse().unwrap())]);
         let plan = receive::Plan {
             wait: MS,
-            idle: 1_000 * MS,
+            idle: 2_000 * MS,
             time_limit: Some(60_000 * MS),
             wav: Some(folder.0.clone()),
             ..receive::Plan::new(receive::Plan::sessions(on, 1, &named, Rtcp::Own).unwrap())

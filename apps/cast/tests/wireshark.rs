@@ -106,6 +106,7 @@ fn captures(random: &mut Random) -> Vec<(String, Vec<Sent>)> {
         ("silence without markers", false, false),
         ("silence with markers", true, false),
         ("silence with comfort noise", true, true),
+        ("comfort noise without markers", false, true),
     ] {
         let (mut sent, mut number) = (Vec::new(), 100);
         for (n, mut it) in stream(800, 3_000, random).into_iter().enumerate() {
@@ -235,6 +236,25 @@ fn mixed_captures(random: &mut Random, all: &mut Vec<(String, Vec<Sent>)>) {
         }
     }
     all.push(("silence and losses".into(), sent));
+    // Comfort noise in every fifth packet of a silence, some of it lost or reordered, and no markers.
+    for (jitter, one_in) in [(60_000, 1_000), (3_000, 15)] {
+        let (mut sent, mut number) = (Vec::new(), 100);
+        for (n, mut it) in stream(900, jitter, random).into_iter().enumerate() {
+            let is_voice = n / 50 % 2 == 0;
+            if !is_voice && n % 5 != 0 {
+                continue;
+            }
+            if !is_voice {
+                (it.3.payload_type, it.3.payload) = (13, vec![60]);
+            }
+            it.3.sequence = number;
+            number += 1;
+            if !(10..890).contains(&n) || random.below(one_in) > 0 {
+                sent.push(it);
+            }
+        }
+        all.push((format!("comfort noise and one in {one_in} lost"), sent));
+    }
     // A video of which one packet in thirty is lost, together with its voice.
     let mut sent = stream(400, 6_000, random);
     for n in 0..1_000_u32 {

@@ -3,7 +3,6 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,9 +19,10 @@ use serde::Serialize;
 use super::article;
 use super::finished_runs::{FinishedRuns, Values};
 use super::report::{Body, print_document};
-use super::{count, parse_duration, period, run_error};
+use super::{count, free_ports, parse_duration, period, run_error};
 
-/// The port on which the receiver of the UDP runs listens. Stream n arrives on port + n.
+/// The first port on which the receiver of the UDP runs listens, unless it is in use. Stream n
+/// arrives on port + n.
 const PORT: u16 = 20_000;
 /// The duration of a packet of the UDP runs.
 const PACKET_TIME: Duration = Duration::from_millis(10);
@@ -277,8 +277,8 @@ impl Evaluate {
         shared_port: bool,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Measured, Measured), Error> {
-        let on = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
         let ports = if shared_port { 1 } else { point.streams };
+        let on = free_ports(PORT, ports);
         let receive = receive::Plan {
             streams: Some(point.streams),
             contexts: point.contexts,

@@ -15,6 +15,7 @@ mod rows;
 pub mod send;
 pub mod standalone;
 
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -69,6 +70,19 @@ enum Framing {
     Rtp,
     /// Bare samples, little-endian
     Raw,
+}
+
+/// Returns the first address of `ports` free ports in a row on the loopback, from port `first` on.
+/// If there are none, opening the ports from `first` on will report why.
+fn free_ports(first: u16, ports: usize) -> SocketAddr {
+    let address = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let is_free = |base: u16, n: usize| {
+        let port = u16::try_from(n).ok().and_then(|n| base.checked_add(n));
+        port.is_some_and(|port| UdpSocket::bind(address(port)).is_ok())
+    };
+    let are_free = |&base: &u16| (0..ports).all(|n| is_free(base, n));
+    let mut bases = (first..u16::MAX).step_by(500);
+    address(bases.find(are_free).unwrap_or(first))
 }
 
 /// Parses a number from one to a million.

@@ -10,9 +10,12 @@ use creel_media::leaky::{self, Leak, Sender};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
-/// The maximum number of buffers that wait for a file. A buffer that does not fit becomes a gap in
-/// the file.
-const QUEUE: usize = 256;
+/// The duration of the sound that may wait for a file, because a busy disk can stop a program for
+/// seconds. A buffer that does not fit becomes a gap in the file.
+const QUEUE_SECONDS: usize = 4;
+/// The limits of the number of buffers that wait for a file.
+const QUEUE_MIN: usize = 256;
+const QUEUE_MAX: usize = 1 << 15;
 /// The maximum number of files per stream.
 const PARTS_MAX: u32 = 100;
 
@@ -134,7 +137,8 @@ struct Open {
     payload_type: u8,
     format: Format,
     decoder: Option<Decoder>,
-    file: Sender<Chunk>,
+    /// The file, which exists from the first samples on.
+    file: Option<Sender<Chunk>>,
 }
 
 impl Recorder {
@@ -178,16 +182,12 @@ impl Recorder {
                 return false;
             }
             self.parts += 1;
-            let name = match self.parts {
-                1 => self.name.clone(),
-                part => format!("{}-part{part}", self.name),
-            };
             self.end = 0;
             self.open = Some(Open {
                 payload_type,
                 format,
                 decoder: Decoder::new(format).ok(),
-                file: begin(&self.folder, &name, format),
+                file: None,
             });
         }
         let Some(open) = &mut self.open else {
@@ -205,21 +205,38 @@ impl Recorder {
         let frames = bytes.len() / usize::from(format.channels) / sample_bytes(format);
         let chunk = Chunk { frame, bytes };
         self.end = self.end.max(frame + frames as i64);
+        let file = open.file.get_or_insert_with(|| {
+            let name = match self.parts {
+                1 => self.name.clone(),
+                part => format!("{}-part{part}", self.name),
+            };
+            begin(&self.folder, &name, format, frames)
+        });
         // If the file has failed, the stream continues without it.
         if self.folder.lossless {
-            let _ = open.file.send_blocking(chunk);
+            let _ = file.send_blocking(chunk);
         } else {
-            let _ = open.file.try_send(chunk);
+            let _ = file.try_send(chunk);
         }
         true
     }
 }
 
-/// Starts the task that writes a file. It ends when the returned sender is dropped.
-fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Chunk> {
+/// Returns the number of buffers that may wait for a file, if each has this number of frames.
+fn queue_len(format: Format, frames: usize) -> usize {
+    let rate = format.rate() as usize;
+    (QUEUE_SECONDS * rate / frames.max(1)).clamp(QUEUE_MIN, QUEUE_MAX)
+}
+
+/// Starts the task that writes a file. It ends when the returned sender is dropped. The first
+/// buffer has `frames` frames.
+fn begin(folder: &Arc<Folder>, name: &str, format: Format, frames: usize) -> Sender<Chunk> {
     let path = folder.path.join(format!("{name}.wav"));
-    let leak = if folder.lossless { Leak::No } else { Leak::New };
-    let (sender, mut receiver) = leaky::channel::<Chunk>(QUEUE, leak);
+    let (leak, len) = match folder.lossless {
+        true => (Leak::No, QUEUE_MIN),
+        false => (Leak::New, queue_len(format, frames)),
+    };
+    let (sender, mut receiver) = leaky::channel::<Chunk>(len, leak);
     let warn = folder.warn.clone();
     let task = async move {
         let layout = Layout {
@@ -253,4 +270,35 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format) -> Sender<Chunk> {
     };
     folder.pool.spawn(task).detach();
     sender
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::wav::Sound;
+
+    #[test]
+    fn a_disk_that_is_busy_for_three_seconds_loses_no_sound() {
+        let path = std::env::temp_dir().join(format!("creel-cast-busy-{}", std::process::id()));
+        // Packets of 125 µs, 1 ms and 20 ms.
+        for (text, frames) in [("L16/48000", 6), ("L16/48000", 48), ("L16/8000", 160)] {
+            let format: Format = text.parse().unwrap();
+            let files = Files::new(path.clone(), false).unwrap();
+            // The thread that writes the files is busy until we drop the sender.
+            let (release, held) = mpsc::channel::<()>();
+            files.pool.spawn(async move { held.recv() }).detach();
+            let mut recorder = Recorder::new(files.folder(), "busy".into());
+            let count = 3 * format.rate() as usize / frames;
+            let payload = vec![1; frames * 2];
+            for n in 0..count {
+                let frame = (n * frames) as i64;
+                assert!(recorder.record(96, format, frame, &payload));
+            }
+            drop((release, recorder));
+            assert_eq!(files.finish(), Vec::<String>::new(), "{frames} frames");
+            let sound = Sound::read(&path.join("busy.wav")).unwrap();
+            assert_eq!(sound.samples, vec![0x101; count * frames]);
+        }
+        std::fs::remove_dir_all(path).unwrap();
+    }
 }

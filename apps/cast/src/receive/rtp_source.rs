@@ -13,7 +13,7 @@ use crate::measure::stats::{Stations, StreamStats};
 use crate::media::dtmf::DtmfReceiver;
 use crate::media::format::{Encoding, Format, Formats};
 use crate::media::redundancy;
-use crate::net::rtcp::{LossInterval, ReportBlock, SenderInfo, compact_ntp};
+use crate::net::rtcp::{LossInterval, SenderInfo};
 use crate::net::rtp::Header;
 use crate::results::SourceReport;
 use std::net::SocketAddr;
@@ -27,6 +27,12 @@ fn nanos(ticks: i64, clock: u32) -> i64 {
     // A float is exact to a nanosecond for a hundred days, and is faster than two divisions of
     // integers.
     (ticks as f64 * (1e9 / f64::from(clock.max(1)))) as i64
+}
+
+/// Returns whether packets of this format are comfort noise.
+#[inline]
+fn is_noise(format: Option<Format>) -> bool {
+    format.is_some_and(|it| it.encoding == Encoding::ComfortNoise)
 }
 
 /// When a packet arrived and when we read it, in nanoseconds of the monotonic clock.
@@ -247,9 +253,12 @@ impl RtpSource {
         late_after: u64,
     ) {
         let header = packet.header;
-        let of_type = match self.current_type {
-            Some((number, of_type)) if number == header.payload_type => of_type,
-            _ => self.set_payload_type(packet, formats),
+        let (of_type, follows_noise) = match self.current_type {
+            Some((number, of_type)) if number == header.payload_type => (of_type, false),
+            before => (
+                self.set_payload_type(packet, formats),
+                before.is_some_and(|(_, it)| is_noise(it)),
+            ),
         };
         if of_type.is_some_and(|it| it.encoding == Encoding::Redundant)
             && let Some(newest) = self.read_redundant(packet, formats)
@@ -258,9 +267,9 @@ impl RtpSource {
         }
         self.bytes += (packet.payload.len() + packet.missing) as u64;
         self.last_arrival = packet.times.arrived;
-        // We do not measure a delta before the first packet of a silence or of a talkspurt.
-        let is_noise = of_type.is_some_and(|it| it.encoding == Encoding::ComfortNoise);
-        let is_first = header.marker || is_noise;
+        // We do not measure a delta before the packets of a silence, or before the first packet of a
+        // talkspurt, even if it has no marker.
+        let is_first = header.marker || is_noise(of_type) || follows_noise;
         self.spacing.arrived(packet.times.arrived, is_first);
         let distance = header.timestamp.wrapping_sub(self.timestamp as u32) as i32;
         let extended = self.timestamp + i64::from(distance);
@@ -495,31 +504,6 @@ impl RtpSource {
 
     pub(super) fn mark_left(&mut self) {
         self.has_left = true;
-    }
-
-    /// Returns the reception report block about this source.
-    pub(super) fn block(&mut self, now: u64) -> ReportBlock {
-        let counts = self.sequence.counts();
-        let (last_sr, delay_since_last_sr) = self.sender.map_or((0, 0), |(info, arrival)| {
-            let since = u128::from(now.saturating_sub(arrival));
-            (
-                compact_ntp(info.ntp),
-                (since * 65_536 / 1_000_000_000) as u32,
-            )
-        });
-        ReportBlock {
-            ssrc: self.ssrc,
-            fraction_lost: self
-                .loss_interval
-                .fraction_lost(self.sequence.expected(), counts.received),
-            lost: self.sequence.reported_lost().max(0) as u32,
-            highest_sequence: self.sequence.extended(),
-            jitter: self
-                .spacing
-                .ticks(self.format.map_or(8_000, |(_, format)| format.clock)),
-            last_sr,
-            delay_since_last_sr,
-        }
     }
 
     /// Returns the address from which the source sends.

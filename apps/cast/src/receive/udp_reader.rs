@@ -107,11 +107,13 @@ impl UdpReader {
         self.demux
     }
 
-    /// Processes datagrams. `expected` is the sender if their addresses were not queried.
-    fn receive_batch(&mut self, received: &Received, expected: Option<SocketAddr>) {
+    /// Processes the datagrams in the first `filled` slots. `expected` is the sender if their
+    /// addresses were not queried.
+    fn receive_batch(&mut self, received: &Received, filled: usize, expected: Option<SocketAddr>) {
         let now = arrival::now();
         self.demux.set_guessed(expected.is_some());
-        for datagram in received.iter() {
+        // A slot has one datagram, because the kernel does not merge them here.
+        for datagram in (0..filled).filter_map(|slot| received.get(slot, 0)) {
             let from = expected.unwrap_or(datagram.from);
             if let Some((capture, to)) = self.capture.as_deref() {
                 let at = arrival::since_1970(datagram.arrived);
@@ -168,19 +170,20 @@ impl UdpReader {
             (false, false, Some(_)) => &ONE_WITHOUT_ADDRESS,
         };
         memory.with_borrow_mut(|received| {
-            match self.socket.poll_recv_batch(cx, received) {
-                Poll::Ready(Ok(filled)) => self.in_turn += filled as u32,
+            let filled = match self.socket.poll_recv_batch(cx, received) {
+                Poll::Ready(Ok(filled)) => filled,
                 Poll::Ready(Err(_)) => return Poll::Ready(Err(Flow::Failed)),
                 Poll::Pending => {
                     self.in_last_turn = std::mem::take(&mut self.in_turn);
                     return Poll::Pending;
                 }
-            }
+            };
+            self.in_turn += filled as u32;
             self.since_address_check = match expected {
                 Some(_) => self.since_address_check + 1,
                 None => 0,
             };
-            self.receive_batch(received, expected);
+            self.receive_batch(received, filled, expected);
             Poll::Ready(Ok(()))
         })
     }

@@ -12,6 +12,7 @@ use crate::net::identity::Random;
 use crate::net::rtcp::{self, LossInterval, ReportBlock, SenderInfo};
 use crate::net::rtp::{HEADER_BYTES, Header};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The maximum number of decoders that a leg keeps, one per payload type.
 const DECODERS_MAX: usize = 4;
@@ -264,6 +265,21 @@ impl Leg {
         self.outgoing_header.sequence = self.outgoing_header.sequence.wrapping_add(1);
         self.sent += 1;
         self.sent_bytes += (datagram.len() - HEADER_BYTES) as u64;
+    }
+
+    /// Returns the header of the next packet to the leg.
+    pub(super) fn outgoing_header(&self) -> Header {
+        self.outgoing_header
+    }
+
+    /// Continues the numbers of an earlier stream to the same address, whose next header would have
+    /// been `last` and which ended some time ago. Some telephones discard packets whose timestamp is
+    /// older than the last one that they have received, although the SSRC is another one.
+    pub(super) fn continue_after(&mut self, last: Header, ended: Duration) {
+        self.outgoing_header.sequence = last.sequence;
+        self.outgoing_header.timestamp = last.timestamp;
+        let frames = ended.as_secs_f64() * f64::from(self.format.rate());
+        self.advance_timestamp(frames as usize);
     }
 
     /// Advances the timestamp by some frames, whether or not packets are sent.

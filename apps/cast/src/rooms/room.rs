@@ -12,6 +12,7 @@ use crate::net::session::Rtcp;
 use creel::net::{Outgoing, Received, UdpSocket};
 use creel::time::{Interval, interval};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
@@ -26,6 +27,8 @@ const BATCHES_PER_TICK: usize = 4;
 /// `EARLY_MAX` is the maximum number of packets that we hold for each of them.
 const CANDIDATES_MAX: usize = 64;
 const EARLY_MAX: usize = 4;
+/// The maximum number of departed legs per room whose streams we can continue.
+const DEPARTED_MAX: usize = 64;
 /// Another stream from the address of a leg replaces the stream of the leg, once the latter has
 /// been silent for this number of ticks.
 const TAKE_OVER_TICKS: u32 = 3;
@@ -68,6 +71,9 @@ pub(super) struct Room {
     silence: u32,
     legs: Vec<Leg>,
     candidates: Vec<Candidate>,
+    /// The addresses of legs that have left, and when and with which header the streams to them
+    /// ended.
+    departed: VecDeque<(SocketAddr, Header, Instant)>,
     rtcp: Rtcp,
     /// The socket for reports, if they have a port of their own.
     rtcp_socket: Option<UdpSocket>,
@@ -97,6 +103,7 @@ impl Room {
             silence: (plan.silence.as_secs_f64() / plan.packet_time.as_secs_f64()) as u32,
             legs: Vec::new(),
             candidates: Vec::new(),
+            departed: VecDeque::new(),
             rtcp: plan.rtcp,
             rtcp_socket: None,
             cname: identity::random().cname,
@@ -278,7 +285,13 @@ impl Room {
         if self.legs.len() >= self.legs_max {
             return None;
         }
-        let leg = headers.find_map(|header| Leg::new(candidate.from, header, mix))?;
+        let mut leg = headers.find_map(|header| Leg::new(candidate.from, header, mix))?;
+        let is_it = |(from, ..): &(SocketAddr, Header, Instant)| *from == candidate.from;
+        if let Some(index) = self.departed.iter().position(is_it)
+            && let Some((_, last, at)) = self.departed.remove(index)
+        {
+            leg.continue_after(last, at.elapsed());
+        }
         self.legs.push(leg);
         Some(self.legs.len() - 1)
     }
@@ -306,6 +319,11 @@ impl Room {
     fn remove_leg(&mut self, index: usize) {
         let mut leg = self.legs.swap_remove(index);
         self.send_report(&mut leg, true);
+        self.departed
+            .push_back((leg.from, leg.outgoing_header(), Instant::now()));
+        if self.departed.len() > DEPARTED_MAX {
+            self.departed.pop_front();
+        }
         lock(&self.totals).legs.push(leg.report(self.number));
     }
 

@@ -1,7 +1,9 @@
-//! Free ports for the programs under test.
+//! Free ports for the programs under test, and the state of these ports.
+#![allow(dead_code, reason = "each test program uses some of it")]
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::{Duration, Instant};
 
 /// The first port. It is below the range from which the OS assigns ports, so no other program takes
 /// a port between the check that it is free and its use.
@@ -31,4 +33,32 @@ pub fn free_ports(count: u16) -> SocketAddr {
         }
     }
     panic!("no {count} free ports in a row");
+}
+
+/// Waits until the program has read everything that has arrived at its port by UDP or TCP. Where
+/// the system does not report this, it does not wait.
+///
+/// Source: proc(5), the second number of the fifth column of /proc/net/udp and /proc/net/tcp.
+pub fn wait_until_read(on: SocketAddr) {
+    let begin = Instant::now();
+    let port = format!(":{:04X}", on.port());
+    let is_read = |file: &&str| {
+        let sockets = std::fs::read_to_string(file).unwrap_or_default();
+        sockets.lines().all(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_of_port = fields.get(1).is_some_and(|own| own.ends_with(&port));
+            !is_of_port
+                || fields
+                    .get(4)
+                    .is_some_and(|queues| queues.ends_with(":00000000"))
+        })
+    };
+    while !["/proc/net/udp", "/proc/net/tcp"].iter().all(is_read) {
+        let waited = begin.elapsed();
+        assert!(
+            waited < Duration::from_secs(60),
+            "nobody reads what arrives at {on}"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }

@@ -266,8 +266,9 @@ impl Received {
     /// Returns the datagram number `n` of the slot number `slot`, or `None` if there is no such
     /// datagram. Both numbers start at 0. A slot holds more than one datagram only with GRO.
     pub fn get(&self, slot: usize, n: usize) -> Option<Datagram<'_>> {
-        let room = self.bytes.chunks_exact(self.room).nth(slot)?;
+        let begin = slot.checked_mul(self.room)?;
         let slot = self.slots[..self.filled].get(slot)?;
+        let room = &self.bytes[begin..][..self.room];
         if n >= slot.pieces() {
             return None;
         }

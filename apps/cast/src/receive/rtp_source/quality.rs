@@ -1,8 +1,8 @@
-//! The quality of one source: our own rating, and what other hosts report about it.
+//! The quality of one source: our own reports and rating, and what other hosts report about it.
 
 use super::{RtpSource, nanos};
 use crate::measure::quality::rating;
-use crate::net::rtcp::ReportBlock;
+use crate::net::rtcp::{ReportBlock, compact_ntp};
 use crate::net::xr::VoipMetrics;
 use std::time::Duration;
 
@@ -27,6 +27,31 @@ impl Reported {
 impl RtpSource {
     pub(in crate::receive) fn reported_mut(&mut self) -> &mut Reported {
         &mut self.reported
+    }
+
+    /// Returns the reception report block about this source.
+    pub(in crate::receive) fn block(&mut self, now: u64) -> ReportBlock {
+        let counts = self.sequence.counts();
+        let (last_sr, delay_since_last_sr) = self.sender.map_or((0, 0), |(info, arrival)| {
+            let since = u128::from(now.saturating_sub(arrival));
+            (
+                compact_ntp(info.ntp),
+                (since * 65_536 / 1_000_000_000) as u32,
+            )
+        });
+        ReportBlock {
+            ssrc: self.ssrc,
+            fraction_lost: self
+                .loss_interval
+                .fraction_lost(self.sequence.expected(), counts.received),
+            lost: self.sequence.reported_lost().max(0) as u32,
+            highest_sequence: self.sequence.extended(),
+            jitter: self
+                .spacing
+                .ticks(self.format.map_or(8_000, |(_, format)| format.clock)),
+            last_sr,
+            delay_since_last_sr,
+        }
     }
 
     /// Returns the duration of a packet in nanoseconds, if it is known.

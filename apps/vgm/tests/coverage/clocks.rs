@@ -28,7 +28,7 @@ const CLOCKS: [u32; 14] = [
 /// The length of a song in frames, which must be enough for a sound.
 const FRAMES: usize = 4_410;
 
-/// Returns each chip with its song of one note and the offset of its clock.
+/// Returns the name of each chip, the offset of its clock in the header, and a song with one note.
 fn songs() -> Vec<(&'static str, usize, Vec<u8>)> {
     let samples = samples::TONES.iter().map(|tone| {
         let silence = [&[0x61][..], &(samples::NOTE as u16).to_le_bytes()].concat();

@@ -71,7 +71,7 @@ use std::{
 const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
 /// The time for which the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
-/// The interval at which it looks again after that.
+/// The interval at which the owner wakes up to look again, once it sleeps.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 
 /// The head of a fork, which is on the stack of the thread that forks.
@@ -81,7 +81,7 @@ pub(in crate::loops) struct Fork {
     ancestor: Ancestor,
     /// Runs the closure and stores its result. It does not panic.
     run: unsafe fn(NonNull<Fork>, &Forker),
-    /// The number of forks that this fork is inside of.
+    /// The number of forks that enclose this fork.
     depth: usize,
     /// The thief writes it under the lock of the deque, before anybody reads it. The owner reads it
     /// after it has found out under that lock that the fork was stolen.

@@ -20,7 +20,7 @@ mod retry;
 use retry::retry;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-/// The size of an answer that does not fit into the system's buffers of a connection.
+/// The size of a response that does not fit into the system's buffers of a connection.
 const LARGE: usize = 64 << 20;
 
 type Server = Serve<std::net::TcpListener, Answers>;

@@ -165,7 +165,7 @@ fn answers_and_shuts_down(example: &str) {
 }
 
 /// Misbehaves in one of several ways: a reset, half a request, silence, a half-closed connection,
-/// or a flood of requests whose answers are not read.
+/// or a flood of requests whose responses are not read.
 #[cfg(target_os = "linux")]
 fn misbehave(server: &Running, way: usize) {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";

@@ -28,7 +28,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Sends a request and returns the body of its answer.
+/// Sends a request and returns the body of its response.
 fn ask(mut stream: &TcpStream) -> String {
     stream
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")

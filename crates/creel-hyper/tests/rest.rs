@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The number of bytes of request bodies that arrived after their answers.
+/// The number of bytes of request bodies that arrived after their responses.
 static LATE: AtomicUsize = AtomicUsize::new(0);
 
 async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallible> {

@@ -1,4 +1,4 @@
-//! Tests of the server with real clients: answers, streams, resets, half-closed connections,
+//! Tests of the server with real clients: responses, streams, resets, half-closed connections,
 //! floods, shutdown.
 
 use std::convert::Infallible;
@@ -169,7 +169,7 @@ fn resets_garbage_and_silence_affect_one_connection_only() {
                 stream
                     .write_all(b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n")
                     .unwrap();
-                // The client resets the connection in the middle of an answer.
+                // The client resets the connection in the middle of a response.
                 socket2::SockRef::from(&stream)
                     .set_linger(Some(Duration::ZERO))
                     .unwrap();
@@ -232,7 +232,8 @@ fn an_incomplete_head_does_not_delay_the_shutdown() {
     first.write_all(b"GET / HTTP/1.1\r\nho").unwrap();
     let mut some = [0; 512];
     assert!(retry(|| later.read(&mut some)).unwrap() > 0);
-    // After the answer to this request, we know that the server has also read the incomplete head.
+    // After the response to this request, we know that the server has also read the incomplete
+    // head.
     assert!(server.get("/").ends_with("hello"));
     server.end();
 }

@@ -56,7 +56,7 @@ impl Running {
         stream
     }
 
-    /// Returns a connection that has got one answer.
+    /// Returns a connection that has got one response.
     fn asked(&self) -> TcpStream {
         let mut stream = self.connect();
         stream.write_all(REQUEST).unwrap();
@@ -141,7 +141,7 @@ fn a_client_that_sends_no_head_is_closed_after_the_head_timeout() {
         let (mut silent, mut idle, mut begun) = (server.connect(), server.asked(), server.asked());
         begun.write_all(&REQUEST[..9]).unwrap();
         // We must not drive the clock before the server has accepted all connections. This one is
-        // the last, and it has got an answer.
+        // the last, and it has got a response.
         drop(server.asked());
         for stream in [&mut silent, &mut idle, &mut begun] {
             assert!(!is_closed(stream));

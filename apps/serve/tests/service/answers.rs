@@ -1,4 +1,4 @@
-//! Tests of the answers to valid and slightly wrong requests.
+//! Tests of the responses to valid and slightly wrong requests.
 
 use std::io::{Read, Write};
 
@@ -93,7 +93,7 @@ fn http2_with_prior_knowledge_works() {
     let folder = Folder::new("http2");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();
-    // We send the preface and empty settings. The answer begins with the server's settings (RFC
+    // We send the preface and empty settings. The response begins with the server's settings (RFC
     // 9113, section 3.4).
     stream
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")

@@ -35,7 +35,7 @@ fn tls_serves_both_http_versions() {
         assert!(stdout.starts_with("{\"digest\":\"ba7816bf"), "{stdout}");
         assert!(stdout.ends_with(&format!(" {version}")), "{stdout}");
     }
-    // A client that does not use TLS gets no answer.
+    // A client that does not use TLS gets no response.
     assert_ne!(service.get("/health").status, 200);
     service.signal("TERM");
     assert_eq!(service.ended(), Some(0));

@@ -1,4 +1,4 @@
-//! Tests of the whole program: its answers, bad clients, overload, shutdown and stores.
+//! Tests of the whole program: its responses, bad clients, overload, shutdown and stores.
 
 mod answers;
 mod bad_clients;

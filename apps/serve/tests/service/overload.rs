@@ -1,4 +1,4 @@
-//! Tests of a load beyond the capacity: every answer is right or 503, and each is counted.
+//! Tests of a load beyond the capacity: every response is right or 503, and each is counted.
 
 use crate::process::{Folder, Service, run};
 

@@ -183,7 +183,7 @@ impl Drop for Service {
     }
 }
 
-/// Writes the bytes of a request to a connection. It does not wait for the answer.
+/// Writes the bytes of a request to a connection. It does not wait for the response.
 pub fn send(mut stream: &TcpStream, request: &str) {
     stream.write_all(request.as_bytes()).unwrap();
 }
@@ -205,7 +205,7 @@ pub fn run(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// An answer of the service. Its head is in lower case.
+/// A response of the service. Its head is in lower case.
 pub struct Answer {
     pub status: u16,
     pub head: String,
@@ -215,7 +215,7 @@ pub struct Answer {
 impl Answer {
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // We read until the connection ends. A reset of the connection ends the answer, too,
+        // We read until the connection ends. A reset of the connection ends the response, too,
         // because the service may reset it after the last byte.
         let mut chunk = [0; 4096];
         while let Ok(read @ 1..) = retry(|| stream.read(&mut chunk)) {

@@ -89,9 +89,9 @@ impl Readiness {
         before
     }
 
-    /// Clears the mark before an operation makes its attempt. Because of the acquire ordering, the
-    /// operation sees in which mode the poller was when it set the flag, and whether the driver had
-    /// ended.
+    /// Clears the mark before an operation makes its attempt. The swap synchronizes with the swap
+    /// of `set` whose mark it takes. Therefore the operation sees in which mode the poller was at
+    /// that time, and whether the driver had ended.
     pub(super) fn clear(&self) {
         self.take();
     }

@@ -108,8 +108,9 @@ pub(super) fn system_nanos() -> u64 {
 }
 
 struct Manual {
-    /// The nanoseconds since the epoch. We use release and acquire, so that a thread that reads a
-    /// time also sees everything that the program did before it moved the clock to that time.
+    /// The nanoseconds since the epoch. The `AcqRel` update that moves the clock synchronizes with
+    /// the `Acquire` load of a thread that reads the new time. Therefore this thread sees
+    /// everything that the program did before it moved the clock to that time.
     nanos: AtomicU64,
     /// The wakers of the workers that may sleep by this clock. They are woken whenever the time
     /// moves.

@@ -23,7 +23,8 @@
 //!
 //! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
 //! publisher does it the other way round, since it publishes first and reads the list afterwards.
-//! Both use `SeqCst`, so at least one of them sees the other. This is why no wake-up is lost.
+//! All four accesses are `SeqCst`, so at least one of the two sees the other's write. This is why
+//! no wake-up is lost.
 //!
 //! # The watchdog
 //!

@@ -369,8 +369,9 @@ struct Prey {
 
 /// The threads of a pool that fork.
 pub(crate) struct Forks {
-    /// The number of active forkers, except for those that only run stolen forks. It is `SeqCst`
-    /// like all that a worker reads before it sleeps.
+    /// The number of active forkers, except for those that only run stolen forks. It is `SeqCst`,
+    /// like everything that a worker reads after it has announced that it is idle and before it
+    /// sleeps (`worker/idle.rs`).
     active: AtomicUsize,
     workers: Table<CachePadded<Forker>>,
     guests: Table<CachePadded<Forker>>,

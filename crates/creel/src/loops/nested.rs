@@ -65,8 +65,8 @@ pub(super) fn run(
 }
 
 impl Nested<'_> {
-    /// Runs blocks on the calling thread, which is the loop's caller, until none is left. Lets up to
-    /// `helpers` threads take part.
+    /// Runs blocks on the calling thread, which is the loop's caller, until none is left. Lets up
+    /// to `helpers` threads take part.
     fn work(&self, joiner: Joiner<'_>, helpers: usize) {
         if helpers == 0 {
             return self.run_blocks(0);

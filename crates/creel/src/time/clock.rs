@@ -282,8 +282,8 @@ impl Clock {
     /// - A reading differs from the system's clock by less than 1 µs, as long as the system does
     ///   not slew that clock by more than 500 ppm.
     /// - The readings of one thread never decrease.
-    /// - A reading of one thread can be less than an earlier reading of another thread, by less than
-    ///   2 µs. For example, a message can seem to arrive before it was sent.
+    /// - A reading of one thread can be less than an earlier reading of another thread, by less
+    ///   than 2 µs. For example, a message can seem to arrive before it was sent.
     ///
     /// Timers use the exact time. So does [`now`](Self::now), so compare an [`Instant`] with a
     /// reading of `now`.

@@ -539,7 +539,7 @@ impl Idle {
 pub(crate) enum Appointed {
     /// No worker, because there is a watchdog already or none is needed.
     Nobody,
-    /// The new watchdog.
+    /// The worker that has just become the watchdog, by its index.
     WorkerSlot(usize),
     /// All workers that are idle without sleeping.
     Spinners,

@@ -27,8 +27,9 @@ pub(crate) struct Counters {
     /// The work in loops of callers that count as this worker. A caller holds the loop lock, so
     /// only one caller at a time adds to these counters.
     pub(crate) callers: LoopCounters,
-    /// The work in loops of threads that are not workers, done in the place of this worker. Several of them may add
-    /// to it at the same time, so they use [`LoopCounters::merge`].
+    /// The work in loops of threads that are not workers, done in the place of this
+    /// worker. Several of them may add to these counters at the same time, so they use
+    /// [`LoopCounters::merge`].
     pub(crate) helpers: LoopCounters,
 }
 

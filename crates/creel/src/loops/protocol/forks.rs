@@ -23,8 +23,8 @@
 //!
 //! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
 //! between, which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
-//! The same applies to forks of a recursion that is too young. If a thread from outside has only had
-//! short recursions, it does not notify at first, and ensures that there is a watchdog
+//! The same applies to forks of a recursion that is too young. If a thread from outside has only
+//! had short recursions, it does not notify at first, and ensures that there is a watchdog
 //! (`wake_throttle.rs`).
 //!
 //! # Waiting for a stolen fork

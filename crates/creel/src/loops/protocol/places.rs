@@ -5,11 +5,12 @@
 //! take forever, and may even wait for this loop. So the caller checks again after it has published
 //! the loop. A worker that stops being idle stores that first, and checks for a loop afterwards.
 //! All four accesses are `SeqCst`, so at least one of the two threads sees the other's store.
-//! Either the worker takes its share before it begins the other code, or the caller sees that the worker
-//! is busy. Without this order, the caller could wait for a share that nobody takes. In the second
-//! case, the caller publishes the worker's place as a shared job (`shared_jobs.rs`). It notifies an
-//! idle worker for it, and a worker that becomes idle finds it. If the notified worker does not
-//! arrive, the watchdog takes over its notification.
+//! Either the worker takes its share before it begins the other code, or the caller sees that the
+//! worker is busy. Without this order, the caller could wait for a share that nobody takes.
+//!
+//! If the worker is busy, the caller publishes the worker's place as a shared job
+//! (`shared_jobs.rs`). It notifies an idle worker for it, and a worker that becomes idle finds it.
+//! If the notified worker does not arrive, the watchdog takes over its notification.
 //!
 //! # Which thread has a place
 //!

@@ -323,7 +323,8 @@ fn streams_pass_through_tcp_and_a_capture() {
             .args(more);
         let output = sender.output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        // A sender that the OS suspends skips packets.
+        // If the OS suspends the sender for a while, it skips packets and may exit with an error.
+        // The test accepts that.
         assert!(
             output.status.success() || stderr.contains("were not sent"),
             "{stderr}"

@@ -1,4 +1,4 @@
-//! Functions on processes that several commands use.
+//! Functions about processes, shared by several commands.
 
 use std::fs;
 

@@ -326,8 +326,8 @@ async fn drain<B: Body>(mut body: Pin<&mut B>) {
 
 /// Validates the parts of a request that hyper leaves to us.
 ///
-/// hyper itself rejects a request whose last coding is not `chunked`, because its body would have no
-/// end.
+/// hyper itself rejects a request whose last coding is not `chunked`, because its body would have
+/// no end.
 ///
 /// Source: RFC 9112, sections 3.2, 6.1 and 7.1. RFC 9110, section 5.6.1.
 fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {

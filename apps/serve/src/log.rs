@@ -1,4 +1,4 @@
-//! The access log. Its own thread writes one line of JSON per answer.
+//! The access log. Its own thread writes one line of JSON per response.
 //!
 //! The log is bounded and never delays a request. If the disk is too slow or full, we drop lines
 //! and count them. We report on stderr when errors of the file begin and when they end. During
@@ -31,7 +31,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// A line of the log.
 #[derive(Debug, Serialize)]
 pub struct LogEntry {
-    /// When the answer was ready, in milliseconds since 1970.
+    /// When the response was ready, in milliseconds since 1970.
     time_ms: u64,
     /// The address of the client, as `IP:PORT`.
     client: Option<SocketAddr>,
@@ -43,7 +43,7 @@ pub struct LogEntry {
 }
 
 impl LogEntry {
-    /// Creates the line of an answer that is ready now.
+    /// Creates the line of a response that is ready now.
     pub fn new(
         client: Option<SocketAddr>,
         method: &str,

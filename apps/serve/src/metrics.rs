@@ -85,7 +85,7 @@ pub struct Metrics {
     shed: [AtomicU64; 3],
     /// The number of requests that were not done by their deadline.
     pub late: AtomicU64,
-    /// The number of clients that disconnected before their answer.
+    /// The number of clients that disconnected before their response.
     pub left: AtomicU64,
     /// The number of requests so far.
     pub started: AtomicU64,
@@ -105,7 +105,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts an answer. The status 499 means that the client disconnected before it.
+    /// Counts a response. The status 499 means that the client disconnected before it.
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         let last = STATUSES.len() - 1;
         let index = STATUSES

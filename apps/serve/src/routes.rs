@@ -170,7 +170,7 @@ fn value<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
     pairs.find(|pair| pair.0 == name).map(|pair| pair.1)
 }
 
-/// The request header that says how many milliseconds the client waits for the answer.
+/// The request header that says how many milliseconds the client waits for the response.
 pub const TIMEOUT_HEADER: &str = "x-timeout-ms";
 
 /// Returns how long to work on a request: the time in its header, up to `most`, or the default.

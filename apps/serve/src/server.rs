@@ -175,7 +175,8 @@ impl Server {
 
     /// Serves until `stop` is ready. Then it answers the requests in flight and returns.
     ///
-    /// When it returns, all acknowledged records are stored and all answers are in the access log.
+    /// When it returns, all acknowledged records are stored, and all responses are in the access
+    /// log.
     /// The log may miss the last lines if nobody reads them for a second.
     pub fn run(self, stop: impl Future) {
         let Server {

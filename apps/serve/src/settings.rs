@@ -44,7 +44,7 @@ pub struct Settings {
     pub head_max: usize,
     /// How long a request head may take to arrive, and how long a connection may be idle.
     pub head_timeout: Duration,
-    /// How long a client may read nothing of its answer.
+    /// How long a client may read nothing of its response.
     pub write_timeout: Duration,
     /// The maximum number of connections. Further clients wait to be accepted.
     pub connections: usize,

@@ -5,7 +5,7 @@
 //! are open without a request. We therefore take the stream of an idle connection back from hyper
 //! and drop hyper's state. When the next bytes arrive, we pass the stream to hyper again.
 //!
-//! A connection is idle if hyper has written all of its output, no answer is in progress, and
+//! A connection is idle if hyper has written all of its output, no response is in progress, and
 //! nothing was read after the last request. hyper's output buffer is then empty. The bytes that are
 //! in its input buffer or still to come begin with the head of the next request. When we take the
 //! stream back, we keep the bytes of that buffer.
@@ -14,7 +14,7 @@
 //! body may have a part of the body still to come, and a request for an upgrade may change the
 //! protocol. Such a connection is *opaque* and never counts as idle again.
 //!
-//! An answer is in progress until its body is dropped. hyper drops the body when all of it is in
+//! A response is in progress until its body is dropped. hyper drops the body when all of it is in
 //! hyper's buffer.
 
 use std::future::Future;
@@ -34,13 +34,13 @@ use pin_project_lite::pin_project;
 pub(crate) struct Activity {
     /// The number of requests so far.
     requests: AtomicUsize,
-    /// The number of answers that are not completely in hyper's buffer yet.
+    /// The number of responses that are not completely in hyper's buffer yet.
     answering: AtomicUsize,
     /// The number of reads, and its value at the last request.
     reads: AtomicUsize,
     reads_at_request: AtomicUsize,
-    /// Whether hyper still has to write a part of an answer. It is set by a request, and cleared
-    /// when hyper's output buffer is empty and no answer is in progress.
+    /// Whether hyper still has to write a part of a response. It is set by a request, and cleared
+    /// when hyper's output buffer is empty and no response is in progress.
     unsent: AtomicBool,
     /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicUsize,
@@ -77,7 +77,7 @@ impl Activity {
         count(&self.bytes, bytes);
     }
 
-    /// Records that the system accepted a part of an answer, or that it does not accept more for
+    /// Records that the system accepted a part of a response, or that it does not accept more for
     /// now.
     pub(crate) fn record_write(&self, is_taken: bool) {
         self.is_stuck.store(!is_taken, Relaxed);
@@ -162,10 +162,10 @@ pub(crate) struct Seen {
 /// The activity of a connection during a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A request was read, an answer is in progress, or a part of one was written. On an opaque
+    /// A request was read, a response is in progress, or a part of one was written. On an opaque
     /// connection, a read counts as well.
     Busy,
-    /// The client read nothing of its answer.
+    /// The client read nothing of its response.
     Stuck,
     /// No complete request head arrived. On an opaque connection, nothing arrived.
     Waiting,
@@ -179,7 +179,7 @@ fn count(counter: &AtomicUsize, more: usize) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
-/// A guard that counts an answer as in progress until it is dropped.
+/// A guard that counts a response as in progress until it is dropped.
 struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
@@ -188,7 +188,7 @@ impl Drop for Answering {
     }
 }
 
-/// A service that records its requests and answers in the [`Activity`] of one connection.
+/// A service that records its requests and responses in the [`Activity`] of one connection.
 pub(crate) struct Tracked<S> {
     pub(crate) service: S,
     pub(crate) activity: Arc<Activity>,
@@ -211,7 +211,7 @@ where
 }
 
 pin_project! {
-    /// The future of an answer, and then its body.
+    /// The future of a response, and then its body.
     pub(crate) struct Answer<T> {
         #[pin]
         of: T,

@@ -19,17 +19,18 @@ pub enum Event {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum End {
-    /// The connection ended normally: one side closed it after complete answers or before any
+    /// The connection ended normally: one side closed it after complete responses or before any
     /// request, or it was upgraded to another protocol such as WebSocket.
     Done,
     /// The client sent no request head within the [time limit](crate::Serve::head_timeout), or did
     /// not finish the handshake within it.
     Silent,
-    /// The client read nothing of its answer within the [time limit](crate::Serve::write_timeout).
+    /// The client read nothing of its response within the [time
+    /// limit](crate::Serve::write_timeout).
     NotRead,
     /// The handshake before HTTP failed, for example TLS.
     Handshake(io::Error),
-    /// The client sent something that is not HTTP or disconnected during a request or its answer,
+    /// The client sent something that is not HTTP or disconnected during a request or its response,
     /// or the service or its body failed.
     Failed(hyper::Error),
     /// The service panicked.

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_secs(30);
 /// The default time in which a client must send the head of a request.
 const HEAD: Duration = Duration::from_secs(30);
-/// The default time after which we close a connection if its client reads nothing of an answer.
+/// The default time after which we close a connection if its client reads nothing of a response.
 const WRITE: Duration = Duration::from_secs(60);
 
 /// Creates a server for HTTP/1. It serves all connections of a listener with one shared service.
@@ -48,13 +48,13 @@ const WRITE: Duration = Duration::from_secs(60);
 /// The server closes a connection in these cases:
 ///
 /// - The client sends no complete request head within about 30 s, either after it connects or after
-///   an answer.
-/// - The client reads nothing of its answer for 60 s.
+///   a response.
+/// - The client reads nothing of its response for 60 s.
 ///
 /// The service itself must limit the time that it waits for the body of a request.
 ///
-/// If a client disconnects, the answer in progress is dropped, as in hyper's own servers. The same
-/// happens if a client closes its sending side early.
+/// If a client disconnects, the response in progress is dropped, as in hyper's own servers. The
+/// same happens if a client closes its sending side early.
 ///
 /// # Memory
 ///
@@ -259,8 +259,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// request.
     ///
     /// These buffers take at least 16 KB per connection. A connection beyond the limit frees its
-    /// buffers after each answer, which costs one or two microseconds per request. By default, all
-    /// connections keep their buffers for up to two seconds.
+    /// buffers after each response, which costs one or two microseconds per request. By default,
+    /// all connections keep their buffers for up to two seconds.
     pub fn most_awake(mut self, most: usize) -> Self {
         self.shared.most_awake = most;
         self
@@ -268,14 +268,14 @@ impl<L: Listen, S, H> Serve<L, S, H> {
 
     /// Limits the time in which a client must send the head of a request.
     ///
-    /// The time starts when the client connects and after each answer. It is accurate to a second
+    /// The time starts when the client connects and after each response. It is accurate to a second
     /// or two. The default is 30 s.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
         self.shared.head = limit;
         self
     }
 
-    /// Limits the time for which a client may read nothing of an HTTP/1 answer.
+    /// Limits the time for which a client may read nothing of an HTTP/1 response.
     ///
     /// The time is accurate to a second or two. The default is 60 s.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
@@ -283,8 +283,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         self
     }
 
-    /// Limits the time to wait during shutdown for answers in progress. Afterwards they are
-    /// dropped. The default is 30 s.
+    /// Sets how long a shutdown waits for responses in progress. After this time, the server drops
+    /// them. The default is 30 s.
     pub fn grace(mut self, limit: Duration) -> Self {
         self.grace = limit;
         self
@@ -354,7 +354,7 @@ where
 {
     /// Serves until `stop` is ready, and then shuts down gracefully.
     ///
-    /// During shutdown the server accepts no connections. It waits for answers in progress, up to
+    /// During shutdown the server accepts no connections. It waits for responses in progress, up to
     /// the [grace](Serve::grace) time, and returns. It does not wait longer than a second or two
     /// for connections without a complete request head, or for upgraded connections such as
     /// WebSockets.

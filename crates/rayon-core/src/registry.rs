@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `join`, and all of rayon's iterators | Creel's own joins (`creel::Joiner`) |
 //! | `spawn`, jobs of a scope, work from outside threads | the queues of this module, which are a [`creel::Source`] of the pool |
-//! | `broadcast` | the inboxes of Creel's workers |
+//! | `broadcast` | the inboxes of Creel's workers, and an inbox of this module for the thread of `use_current_thread` |
 //!
 //! Each thread has a deque. It pushes jobs to its own deque, and takes the youngest job from it.
 //! With `breadth_first`, it takes the oldest job instead. Other threads steal the oldest job.

@@ -886,12 +886,12 @@ pub fn prefetch(at: usize) {
     }
 }
 
-/// Streams through the memory at the addresses `range` and reads it.
+/// Simulates sequential reads of the addresses in `range`.
 pub fn touch(range: Range<usize>) {
     stream(range, Access::Load);
 }
 
-/// Streams through the memory at the addresses `range` and writes it.
+/// Simulates sequential writes to the addresses in `range`.
 pub fn touch_mut(range: Range<usize>) {
     stream(range, Access::Exchange);
 }

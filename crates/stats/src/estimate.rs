@@ -1,8 +1,8 @@
 //! Estimates of noisy ratios, and the rule that decides whether a ratio is a difference.
 //!
 //! We work with the logarithms of ratios, so that twice and half are equally far from one. The
-//! centre is the mean without the lowest and highest fifth of the values, because a single
-//! preempted sample cannot move this mean. With fewer than five values, the centre is the median.
+//! centre is the trimmed mean, without the lowest and highest fifth of the values, because a single
+//! preempted sample cannot move it. With fewer than five values, the centre is the median.
 //! The error is Yuen's 95 % interval.
 //!
 //! A ratio is a difference only if it exceeds [`FACTOR_MIN`], and exceeds its own error and the
@@ -46,7 +46,7 @@ impl Estimate {
             0 => f64::midpoint(logs[(count - 1) / 2], logs[count / 2]),
             _ => kept.iter().sum::<f64>() / kept.len() as f64,
         };
-        // Values that were cut off count as the nearest value that was kept.
+        // A trimmed value counts as the nearest value that was kept.
         let winsorized: Vec<f64> = logs.iter().map(|v| v.clamp(low, high)).collect();
         let mean = winsorized.iter().sum::<f64>() / count as f64;
         let squares: f64 = winsorized.iter().map(|v| (v - mean).powi(2)).sum();
@@ -179,8 +179,8 @@ mod tests {
         assert!((three.half_width - 4.303 / 3f64.sqrt()).abs() < 1e-9);
         let preempted = Estimate::of([1.0, 1.1, 1000.0]).unwrap();
         assert!((preempted.factor() - 1.1).abs() < 1e-9);
-        // With five values, one is trimmed at each end. For the variance, 0, 1, 2, 3, 300 become
-        // 1, 1, 2, 3, 3.
+        // With five values, one is trimmed at each end. For the interval, 0, 1, 2, 3, 300 are
+        // winsorized to 1, 1, 2, 3, 3.
         let five = Estimate::of([0.0, 1.0, 2.0, 3.0, 300.0].map(f64::exp)).unwrap();
         assert!((five.log - 2.0).abs() < 1e-12);
         assert!((five.half_width - 4.303 * (4.0f64 / 6.0).sqrt()).abs() < 1e-9);

@@ -98,10 +98,16 @@ pub struct Limit {
     /// The file that sets the limit. It is empty if no file does. For the CPU rate of a Windows job
     /// object, it is a description.
     pub path: String,
-    /// The value in the file, or a number of cores.
+    /// The value of the limit. Its format depends on [`kind`](Self::kind):
     ///
-    /// A cpuset is a CPU list. A quota is `QUOTA/PERIOD` in microseconds. A number of tasks is
-    /// `CURRENT/MAXIMUM`. A memory limit is `BYTES/BYTES PER WORKER`.
+    /// | kind | value |
+    /// |---|---|
+    /// | `Cores` | the number of cores |
+    /// | `Cpuset`, `Affinity` | a CPU list, for example `0-3,8` |
+    /// | `Quota` | `QUOTA/PERIOD` in microseconds |
+    /// | `Tasks` | `CURRENT/MAXIMUM` |
+    /// | `Memory` | `BYTES/BYTES PER WORKER`, and only `BYTES` from [`Machine::memory_limit`] |
+    /// | `Explicit` | the number of workers |
     pub value: String,
     /// The number of workers that the limit allows.
     ///

@@ -15,8 +15,9 @@
 use super::rtcp::compact_ntp;
 use std::time::Duration;
 
-/// The packet type of an extended report, and the types of the blocks.
+/// The RTCP packet type of an extended report.
 const XR: u8 = 207;
+// The types of the report's blocks.
 const REFERENCE_TIME: u8 = 4;
 const DELAYS: u8 = 5;
 const VOIP_METRICS: u8 = 7;

@@ -96,7 +96,7 @@ pub(super) struct Recorder {
     end: i64,
 }
 
-/// Samples on their way to a file.
+/// A block of samples that we send to the file's writer.
 #[derive(Debug)]
 struct Chunk {
     /// The position in the file, which may be negative at the beginning.

@@ -96,10 +96,9 @@ fn is_private(data: &fs::Metadata) -> bool {
     data.uid() == nix::unistd::getuid().as_raw() && data.mode() & 0o022 == 0
 }
 
-/// Returns a number for the contents. It only distinguishes versions. `installed` compares the
-/// contents themselves.
+/// Returns the FNV-1a hash of the contents. It only gives each version a file name of its own.
+/// `installed` compares the full contents, so a collision cannot load the wrong library.
 fn digest(bytes: &[u8]) -> u64 {
-    // This is FNV-1a.
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

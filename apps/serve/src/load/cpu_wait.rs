@@ -1,7 +1,7 @@
 //! Measures how long the load itself waited for a CPU.
 //!
-//! A load generator that gets no CPU reads answers late. Its connections then seem to wait for the
-//! service, although the answers are already there. The time in the run queue of the OS shows
+//! A load generator that gets no CPU reads responses late. Its connections then seem to wait for
+//! the service, although the responses are already there. The time in the run queue of the OS shows
 //! which of the two cases it is.
 
 use std::fs;

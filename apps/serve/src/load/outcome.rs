@@ -5,7 +5,7 @@ use std::io;
 /// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// Status 200. The text is the name of the acknowledged record, if answers are checked.
+    /// Status 200. The text is the name of the acknowledged record, if responses are checked.
     Good(Option<String>),
     /// Status 503.
     Refused,
@@ -13,6 +13,6 @@ pub(super) enum Outcome {
     Other,
     /// Status 200 with a wrong body.
     Wrong,
-    /// No answer.
+    /// The request got no response.
     Failed(io::ErrorKind),
 }

@@ -31,11 +31,11 @@ pub struct Plan {
     pub arrivals: Arrivals,
     /// The maximum number of connections.
     pub connections: usize,
-    /// How long a request waits for its answer before its connection is closed.
+    /// How long a request waits for its response before its connection is closed.
     pub timeout: Duration,
     /// The timeout that each request sends to the service in the header `x-timeout-ms`.
     pub request_timeout: Option<Duration>,
-    /// Whether each answer is compared with the right one.
+    /// Whether each response is compared with the right one.
     pub check: bool,
     /// The minimum size of a message in bytes.
     pub size: usize,

@@ -3,8 +3,8 @@
 use creel_stats::Histogram;
 use serde::Serialize;
 
-/// The share of time without a CPU from which we call the load starved. A load that shares the cores
-/// with the service it measures has a few percent.
+/// The share of time without a CPU from which we call the load starved. A load that shares the
+/// cores with the service it measures has a few percent.
 pub const STARVED: f64 = 0.2;
 
 /// Percentiles of latencies, in microseconds.
@@ -49,25 +49,26 @@ pub struct Step {
     pub offered_share: f64,
     /// The number of requests that were late or not sent because all connections were in use.
     pub crowded: u64,
-    /// The number of answers with status 200. They are also right, if answers are checked.
+    /// The number of responses with status 200. They are also right, if responses are checked.
     pub good: u64,
-    /// The number of good answers per second.
+    /// The number of good responses per second.
     pub goodput_per_second: f64,
-    /// The number of answers with status 503.
+    /// The number of responses with status 503.
     pub refused: u64,
-    /// The number of answers with any other status.
+    /// The number of responses with any other status.
     pub other: u64,
-    /// The number of answers with status 200 and a wrong body.
+    /// The number of responses with status 200 and a wrong body.
     pub wrong: u64,
-    /// The number of requests without an answer in time.
+    /// The number of requests without a response in time.
     pub timeouts: u64,
-    /// The number of requests without an answer for any other reason.
+    /// The number of requests without a response for any other reason.
     pub errors: u64,
-    /// The latency of good answers since the requests were due. It is `None` without good answers.
+    /// The latency of good responses since the requests were due. It is `None` without good
+    /// responses.
     pub corrected: Option<Latency>,
-    /// The latency of good answers since the requests left.
+    /// The latency of good responses since the requests left.
     pub uncorrected: Option<Latency>,
-    /// The latency of answers with status 503 since the requests left.
+    /// The latency of responses with status 503 since the requests left.
     pub refusal: Option<Latency>,
 }
 
@@ -86,15 +87,15 @@ pub struct Moment {
     pub at_s: f64,
     /// The number of due requests per second.
     pub due_per_second: f64,
-    /// The number of good answers per second.
+    /// The number of good responses per second.
     pub goodput_per_second: f64,
-    /// The number of answers with status 503 per second.
+    /// The number of responses with status 503 per second.
     pub refused_per_second: f64,
     /// The number of all other outcomes per second.
     pub failed_per_second: f64,
-    /// The median of the corrected latency. It is `None` without good answers.
+    /// The median of the corrected latency. It is `None` without good responses.
     pub p50_us: Option<u64>,
-    /// The 99th percentile of the corrected latency. It is `None` without good answers.
+    /// The 99th percentile of the corrected latency. It is `None` without good responses.
     pub p99_us: Option<u64>,
 }
 
@@ -108,7 +109,7 @@ pub struct Report {
     /// The share of the time in which the load itself could run but had no CPU, if the OS reports
     /// it.
     pub cpu_wait_share: Option<f64>,
-    /// The names of the acknowledged records in hex, if answers were checked.
+    /// The names of the acknowledged records in hex, if responses were checked.
     pub acknowledged: Vec<String>,
 }
 
@@ -118,7 +119,7 @@ impl Report {
         self.steps.iter().all(Step::is_offered)
     }
 
-    /// Returns whether most late requests were late because all connections waited for answers.
+    /// Returns whether most late requests were late because all connections waited for responses.
     pub fn is_crowded(&self) -> bool {
         let late = |step: &Step| step.due as f64 * (1.0 - step.offered_share);
         let late: f64 = self.steps.iter().map(late).sum();
@@ -126,24 +127,24 @@ impl Report {
         2.0 * crowded as f64 > late
     }
 
-    /// Returns whether the load itself often had no CPU. It then reads answers late, and its
+    /// Returns whether the load itself often had no CPU. It then reads responses late, and its
     /// connections seem to wait for the service.
     pub fn is_starved(&self) -> bool {
         self.cpu_wait_share.is_some_and(|share| share >= STARVED)
     }
 
-    /// Returns the number of requests without an answer, or with a status other than 200 and 503.
+    /// Returns the number of requests without a response, or with a status other than 200 and 503.
     pub fn failed(&self) -> u64 {
         let of = |step: &Step| step.other + step.timeouts + step.errors;
         self.steps.iter().map(of).sum()
     }
 
-    /// Returns whether there was no good answer at all.
+    /// Returns whether there was no good response at all.
     pub fn has_no_success(&self) -> bool {
         self.steps.iter().all(|step| step.good == 0)
     }
 
-    /// Returns the number of wrong answers.
+    /// Returns the number of wrong responses.
     pub fn wrong(&self) -> u64 {
         self.steps.iter().map(|step| step.wrong).sum()
     }

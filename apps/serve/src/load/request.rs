@@ -1,4 +1,4 @@
-//! The requests of a load, and the check of their answers.
+//! The requests of a load, and the check of their responses.
 
 use std::io::{self, ErrorKind};
 
@@ -20,7 +20,7 @@ pub(super) struct BuiltRequest {
     message: Vec<u8>,
 }
 
-/// Builds requests and checks answers.
+/// Builds requests and checks responses.
 #[derive(Debug)]
 pub(super) struct RequestBuilder {
     mix: Mix,
@@ -73,7 +73,7 @@ impl RequestBuilder {
         Ok(builder)
     }
 
-    /// Sends one request over a new connection. Returns the body of an answer with status 200.
+    /// Sends one request over a new connection. Returns the body of a response with status 200.
     async fn fetch(
         &self,
         plan: &Plan,
@@ -136,7 +136,7 @@ impl RequestBuilder {
         }
     }
 
-    /// Checks an answer. Returns the name of the record that it acknowledges, if any.
+    /// Checks a response. Returns the name of the record that it acknowledges, if any.
     pub(super) fn check(&self, request: &BuiltRequest, body: &[u8]) -> Result<Option<String>, ()> {
         let is_right = match request.kind {
             Kind::Sign => {

@@ -104,7 +104,8 @@ impl Piece {
         self.root + 12 * degree.div_euclid(7) + self.scale[degree.rem_euclid(7) as usize]
     }
 
-    /// Adds the motif over two bars. Each note moves with the chord of its own bar.
+    /// Adds the notes of one bar of a two-bar motif, and an echo of each note. The motif's degrees
+    /// are relative to the chord of the bar.
     fn melody(&self, bar: usize, notes: &mut Vec<Note>) {
         let first = bar - bar % 2;
         let mut at = 0;

@@ -52,8 +52,10 @@ struct Place<T> {
     /// The position at which this place can be written next. If the stamp is one greater than a
     /// position, the place can be read at that position.
     ///
-    /// It is stored with release after a message was moved in or out, and loaded with acquire
-    /// before.
+    /// It is stored with `Release` after a message was moved in or out. This store synchronizes
+    /// with the `Acquire` load before the next claim of the place. Otherwise, a receiver could read
+    /// the message before it is completely written, and a sender could overwrite a message that is
+    /// still being read.
     stamp: AtomicU64,
     /// The message. It belongs to the thread whose claim matches the stamp.
     message: UnsafeCell<MaybeUninit<T>>,
@@ -75,8 +77,10 @@ struct Claim<'a, T> {
 }
 
 struct Ring<T> {
-    /// The next position to write, and the flags. It is exchanged with acquire and release, so that
-    /// setting the flag and all claims happen in one order.
+    /// The next position to write, and the flags. Claims and changes of a flag are
+    /// read-modify-writes of this word, so they have one order. For example, a sender that makes
+    /// its claim after a receiver has set the *waiting* flag sees the flag. They are `AcqRel`, so
+    /// that everything before one of them happens before the later ones.
     tail: CachePadded<AtomicU64>,
     /// The next position to read, and a flag. It uses the same orderings as `tail`.
     head: CachePadded<AtomicU64>,

@@ -36,8 +36,10 @@ pub(super) struct Wait {
 
 /// The two words of a [`Waker`].
 pub(super) struct WakerCell {
-    // We access both relaxed, because the state word's release and acquire order them, and an
-    // inconsistent pair never becomes a waker.
+    // We access both with `Relaxed`. The exchange that sets the waiting bit synchronizes with the
+    // other side's `Acquire` load of the state word, so that the other side copies these words or
+    // newer ones. If the copy contains a newer word, the waiting side has cleared the bit since. In
+    // that case, the other side's exchange fails, and the copy is not used.
     data: AtomicPtr<()>,
     vtable: AtomicPtr<RawWakerVTable>,
 }
@@ -143,8 +145,9 @@ impl WakerCell {
 /// Changes the state word of a channel from `seen` to `next`. This is the only operation that
 /// changes it.
 ///
-/// We use acquire to see the writes of the other side before its last change, and release to
-/// publish ours.
+/// The exchange is `AcqRel`. It synchronizes with the other side's last change of the word, so that
+/// we see what the other side wrote before, for example the message. Likewise, the other side's
+/// next change synchronizes with this exchange.
 #[inline]
 pub(super) fn exchange(state: &AtomicU64, seen: u64, next: u64) -> bool {
     state

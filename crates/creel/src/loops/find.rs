@@ -14,8 +14,8 @@ use crate::{
 /// The result with the lowest index that was found so far.
 pub(super) struct First<R> {
     /// The index of this result, or `usize::MAX`. Relaxed is enough, because it is only a hint that
-    /// a worker may stop. The result itself is under the lock, and the end of the loop is ordered
-    /// after all of it.
+    /// a worker may stop. The result itself is under the lock, and all of the loop's work happens
+    /// before the loop returns.
     index: AtomicUsize,
     found: Mutex<Option<(usize, R)>>,
 }
@@ -195,8 +195,8 @@ impl Pool {
         items: I,
         f: impl Fn(ItemOf<'_, I>) -> bool + Sync,
     ) -> Option<usize> {
-        // Relaxed is enough, because the end of the loop is ordered after everything that was done
-        // in it.
+        // Relaxed is enough, because all of the loop's work happens before the loop returns, and we
+        // read the result after that.
         let found = AtomicUsize::new(usize::MAX);
         self.walk(items, |hand, range, _| {
             for index in range {

@@ -14,8 +14,8 @@
 //! A member waits in the same way for a region, at a barrier, and for the other members. It spins
 //! for a while. Then it counts itself in `sleepers`, leaves its [`Waiter`] in its place, checks its
 //! condition once more, and sleeps. A thread that changes a condition reads `sleepers` after the
-//! change. Both pairs are `SeqCst`, so either the thread finds the sleeper, or the sleeper sees the
-//! change.
+//! change. All of these accesses are `SeqCst`, so either the thread finds the sleeper, or the
+//! sleeper sees the change. Otherwise, a member could sleep for ever.
 
 use crate::{
     pool::{Pool, Wait},
@@ -118,18 +118,22 @@ struct Region {
 
 struct State {
     /// The number of regions so far, or [`END`]. It is `SeqCst`, as the module's documentation
-    /// explains. The store that publishes a region releases `region`.
+    /// explains. The leader's change of it synchronizes with a member's load, so that the member
+    /// sees the new `region`.
     epoch: CachePadded<AtomicU64>,
     /// The leader writes it while `pending` is 0. A member reads it after it has seen the new epoch
     /// and before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
-    /// gang, until they have run the region, and until they have left the gang. A decrement
-    /// releases what the member has written.
+    /// gang, until they have run the region, and until they have left the gang.
+    ///
+    /// A member's decrement synchronizes with the leader's load of 0. Therefore the leader sees
+    /// everything that the member has written, and the member's read of `region` happens before
+    /// the leader's next write to it.
     pending: CachePadded<AtomicUsize>,
     barrier: CachePadded<Barrier>,
-    /// The number of members that never joined the gang. Relaxed is enough, because `pending`
-    /// orders it.
+    /// The number of members that never joined the gang. Relaxed is enough, because this is changed
+    /// before a decrement of `pending`, and the leader reads it after it has found `pending` at 0.
     absent: AtomicUsize,
     /// The number of threads that sleep or are about to sleep.
     sleepers: AtomicUsize,
@@ -145,7 +149,9 @@ struct Barrier {
     /// The number of members that wait in this round. The last one resets it before it opens the
     /// barrier.
     arrived: AtomicUsize,
-    /// The number of rounds so far. Its increment orders what was written before the barrier.
+    /// The number of rounds so far. The last member's increment synchronizes with the loads of the
+    /// waiting members. Together with the increments of `arrived`, this makes everything that any
+    /// member does before the barrier happen before everything that any member does after it.
     rounds: AtomicUsize,
     /// Whether a member will not arrive.
     broken: AtomicBool,
@@ -535,7 +541,9 @@ impl Member<'_> {
         if is_broken() {
             return Err(BrokenBarrier);
         }
-        // The increments acquire what the members before this one have released.
+        // Each increment synchronizes with the later ones in this round. The last member therefore
+        // sees what all members wrote before the barrier, and passes it on with its increment of
+        // `rounds`.
         if barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
             barrier.arrived.store(0, Ordering::Relaxed);
             barrier.rounds.fetch_add(1, Ordering::SeqCst);

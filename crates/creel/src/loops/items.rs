@@ -256,7 +256,7 @@ pub(super) mod sealed {
     #[derive(Default)]
     pub struct Count {
         pub(in crate::loops) len: Option<usize>,
-        /// The position of the part that `len` comes from, and of the next part to be counted.
+        /// The position of the part that `len` comes from, and of the next part.
         first: usize,
         next: usize,
         /// The position and length of a part that differs.
@@ -264,7 +264,7 @@ pub(super) mod sealed {
     }
 
     impl Count {
-        /// Counts a part with this length.
+        /// Records the length of the next part of the tuple.
         #[inline]
         pub fn add(&mut self, len: usize) {
             match self.len {
@@ -277,7 +277,7 @@ pub(super) mod sealed {
             self.next += 1;
         }
 
-        /// Counts a part without a length of its own.
+        /// Skips a part of the tuple that has no length of its own.
         #[inline]
         pub fn pass(&mut self) {
             self.next += 1;

@@ -29,8 +29,9 @@ struct Nested<'a> {
     /// Whether each block is a single unit.
     few: bool,
     even: Even,
-    /// The next block that no thread has claimed. Relaxed is enough, because the end of each join
-    /// orders what the blocks write.
+    /// The next block that no thread has claimed. Relaxed is enough. The increment alone gives each
+    /// block to one thread, and everything that a block writes happens before the end of the joins
+    /// around it.
     next: AtomicUsize,
     /// The maximum number of threads.
     most: usize,
@@ -64,8 +65,8 @@ pub(super) fn run(
 }
 
 impl Nested<'_> {
-    /// Runs blocks on the calling thread, which is the loop's caller, until none is left. Lets up to
-    /// `helpers` threads take part.
+    /// Runs blocks on the calling thread, which is the loop's caller, until none is left. Lets up
+    /// to `helpers` threads take part.
     fn work(&self, joiner: Joiner<'_>, helpers: usize) {
         if helpers == 0 {
             return self.run_blocks(0);

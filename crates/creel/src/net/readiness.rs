@@ -37,7 +37,7 @@ pub(super) struct Readiness {
 struct Waiters {
     /// The number of events that have woken all waiters.
     round: u64,
-    /// The last waiter without a ticket.
+    /// The waker of the last operation without a ticket.
     nameless: Option<StoredWaker>,
     first: Option<StoredWaker>,
     /// The other waiters by place. The free places are linked, starting at `free`.
@@ -64,8 +64,9 @@ pub(super) enum Waiting<'a> {
     /// The operation has a ticket, which its future owns. It stops waiting when the future is
     /// dropped.
     Ticket(&'a mut Option<Ticket>),
-    /// The operation has no ticket, because we do not learn when such a future is dropped. It waits
-    /// until another operation without a ticket waits in the same direction and takes its place.
+    /// The operation has no ticket. `Io::poll` uses this for futures that are written by hand,
+    /// because we cannot detect when they are dropped. The waker stays registered until an event
+    /// wakes it, or until the next operation without a ticket in the same direction replaces it.
     Nameless,
 }
 
@@ -88,9 +89,9 @@ impl Readiness {
         before
     }
 
-    /// Clears the mark before an operation makes its attempt. Because of the acquire ordering, the
-    /// operation sees in which mode the poller was when it set the flag, and whether the driver had
-    /// ended.
+    /// Clears the mark before an operation makes its attempt. The swap synchronizes with the swap
+    /// of `set` whose mark it takes. Therefore the operation sees in which mode the poller was at
+    /// that time, and whether the driver had ended.
     pub(super) fn clear(&self) {
         self.take();
     }

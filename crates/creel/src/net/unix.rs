@@ -89,7 +89,8 @@ impl UnixListener {
 ///
 /// # Errors
 ///
-/// Returns an error if the path is too long or contains a NUL byte that is not its first.
+/// Returns an error if the path is too long, or if a path that is not an abstract name contains a
+/// NUL byte.
 fn address(path: &Path) -> io::Result<SocketAddr> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     if let [0, name @ ..] = path.as_os_str().as_bytes() {

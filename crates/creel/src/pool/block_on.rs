@@ -22,8 +22,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// The waker of a `block_on` caller.
 struct Bell {
-    /// Whether the future was woken since it was last polled. It is `SeqCst`, because [`Waiter`]
-    /// requires it.
+    /// Whether the future was woken since it was last polled. It is `SeqCst`, because
+    /// [`Waiter::wake_if_asleep`] requires that.
     woken: AtomicBool,
     waiter: Waiter,
 }

@@ -23,7 +23,7 @@ use std::{error, fmt, io, sync::Arc};
 pub enum BuildError {
     /// The number of workers is zero or higher than a pool can have.
     Workers {
-        /// The requested number.
+        /// The number of workers that the program asked for.
         asked: usize,
         /// The maximum number of workers.
         max: usize,

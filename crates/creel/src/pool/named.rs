@@ -104,7 +104,7 @@ pub enum AcquireError {
         name: String,
         /// The settings of the existing pool.
         has: NamedSettings,
-        /// The requested settings.
+        /// The settings that the caller asked for.
         asked: NamedSettings,
     },
     /// No pool of this name exists, and a new one could not be created.

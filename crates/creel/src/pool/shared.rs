@@ -55,7 +55,9 @@ pub(crate) struct Shared {
     pub(super) absent: super::away::Absent,
     /// The number of sessions that are running.
     pub(crate) sessions: AtomicUsize,
-    /// Whether the pool has a gang. The swap that forms a gang acquires what the last one released.
+    /// Whether the pool has a gang. The `Release` store at the end of a gang synchronizes with the
+    /// `AcqRel` swap that forms the next one, so that the first gang's end happens before the next
+    /// one begins.
     pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time.
     pub(crate) pus: usize,

@@ -24,15 +24,25 @@ use std::ptr;
 
 /// A place for one claimed task.
 pub(super) struct Lifo {
-    /// The task, or null. The holder stores it with release, and a thief's exchange acquires the
-    /// task and its claim.
+    /// The task, or null. The holder's `Release` store in `put` synchronizes with a thief's
+    /// exchange, so that the thief sees the task and its claim.
     task: AtomicPtr<Header>,
-    /// Whether the holder is in `take`. It is relaxed when set, because the barriers order it
-    /// against `thief`. It is release when cleared, so that a thief sees that the task is gone.
+    /// Whether the holder is in `take`.
+    ///
+    /// - The holder sets it with `Relaxed`, because the barriers order this store against `thief`.
+    /// - The holder clears it with `Release`. This store synchronizes with the `Acquire` load of a
+    ///   thief that reads it. The thief's exchange then finds the null that the holder has left in
+    ///   `task`, or a newer task. Otherwise, the holder and the thief could take the same task.
     taking: AtomicBool,
-    /// Whether there is a thief. It is acquire when set, so that a thief comes after the one before
-    /// it, and the barriers order it against `taking`. It is release when cleared, for the next
-    /// thief, and so that the holder's plain load finds what the exchange has left.
+    /// Whether there is a thief.
+    ///
+    /// - A thief sets it with an `Acquire` swap, which synchronizes with the `Release` store of the
+    ///   previous thief. Therefore everything that the previous thief did happens before. The
+    ///   barriers order the swap against `taking`.
+    /// - The thief clears it with `Release`. This store also synchronizes with the holder's
+    ///   `Acquire` load in `take`. The holder's plain load of `task` then finds what the thief's
+    ///   exchange has left. Otherwise, the holder could take a task that the thief has already
+    ///   taken.
     thief: AtomicBool,
 }
 
@@ -82,8 +92,8 @@ impl Lifo {
         }
         self.taking.store(true, Ordering::Relaxed);
         barrier::light();
-        // We need acquire here. If a thief has taken the task before, we must see that the task is
-        // gone.
+        // `Acquire` synchronizes with the store by which the last thief cleared `thief`. If that
+        // thief took the task, the plain load below must find null.
         let task = if self.thief.load(Ordering::Acquire) {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)
         } else {
@@ -101,8 +111,8 @@ impl Lifo {
         if self.is_empty() || self.thief.swap(true, Ordering::Acquire) {
             return None;
         }
-        // We need acquire here. If the holder has taken the task before, we must see that the task
-        // is gone.
+        // `Acquire` synchronizes with the store by which the holder cleared `taking`. If the holder
+        // took the task, the exchange below must not find it.
         let still = barrier::heavy() && !self.taking.load(Ordering::Acquire);
         let task = if still {
             self.task.swap(ptr::null_mut(), Ordering::AcqRel)

@@ -53,8 +53,10 @@ pub(crate) struct LocalScheduler {
     pub(super) bound_counters: Counters,
     /// The scheduled tasks that are bound to this worker.
     pub(super) bound: super::inject::Inject,
-    /// The number of tasks bound to this worker that are not complete. It is `SeqCst`, because a
-    /// worker that retires must not miss a new one.
+    /// The number of tasks bound to this worker that are not complete. It is `SeqCst`. A spawn
+    /// increments it and then reads whether the thread is running. A thread that retires stores
+    /// that it is not running and then reads this. At least one of them sees the other's write.
+    /// Otherwise, a new task could be left on a worker without a thread.
     pub(super) bound_alive: AtomicUsize,
 }
 

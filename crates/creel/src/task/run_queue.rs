@@ -23,8 +23,9 @@ const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
 const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
 
 struct Buffer {
-    /// The hints. They are stored with release and loaded with acquire, because a thief may find a
-    /// newer task than the `tail` that it has read implies.
+    /// The hints. The owner's `Release` store of a hint synchronizes with a thief's `Acquire` load,
+    /// so that the thief sees the task's cell initialized. The ordering of `tail` is not enough for
+    /// this, because a thief may find a newer hint than the `tail` that it has read covers.
     hints: Box<[AtomicPtr<Header>]>,
 }
 
@@ -45,8 +46,8 @@ impl Buffer {
 
 /// A run queue.
 pub(super) struct RunQueue {
-    /// The positions. Only the owner writes them, with release. A thief that acquires them sees the
-    /// buffer and the hints up to there.
+    /// The positions. Only the owner writes them. Its `Release` stores synchronize with a thief's
+    /// `Acquire` loads, so that the thief sees the buffer and the hints up to there.
     ends: CachePadded<Ends>,
     /// The position after the hints that the last thief reserved. It only keeps thieves apart,
     /// because each task is claimed separately.

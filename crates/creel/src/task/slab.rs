@@ -90,8 +90,8 @@ struct Chunk {
     scheduler_at: *const (),
     class: usize,
     /// The number of blocks that have been cut, and that therefore begin with an initialized
-    /// [`Block`]. The owner stores it with release after it has initialized them. The walk loads it
-    /// with acquire.
+    /// [`Block`]. The owner's `Release` store comes after it has initialized them, and synchronizes
+    /// with the `Acquire` load of the walk. Otherwise, the walk could read uninitialized memory.
     cut: AtomicUsize,
 }
 
@@ -120,8 +120,10 @@ pub(super) struct Heap {
     /// The address of the scheduler, for comparison.
     scheduler_at: *const (),
     own: UnsafeCell<Own>,
-    /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. They are
-    /// pushed with release and taken all at once with acquire, which avoids the ABA problem.
+    /// The blocks that other threads returned, as a stack, or the value of `orphaned()`. A push
+    /// (`Release`) synchronizes with the owner's swap (`Acquire`). Therefore everything that a
+    /// thread did with a block happens before the owner reuses the block. The owner takes all
+    /// blocks at once, which avoids the ABA problem.
     returns: CachePadded<AtomicPtr<Block>>,
     /// Once the heap is orphaned, the number of blocks that are still in use. It is 0 before that,
     /// and it may be negative while the heap is being orphaned.
@@ -397,8 +399,9 @@ impl Heap {
         }
         // SAFETY: the block is still in use.
         let out = unsafe { &(*heap.as_ptr()).out_as_orphan };
-        // This is acquire and release, so that the thread that frees the heap has seen all others
-        // leave it.
+        // The changes of `out_as_orphan` are `AcqRel`. Each of them synchronizes with the later
+        // ones, so that every other thread's last access to the heap happens before the thread that
+        // reaches 0 frees it.
         if out.fetch_sub(1, Ordering::AcqRel) == 1 {
             // SAFETY: the last block has been returned, and the owner left before.
             unsafe { Self::end(heap) };

@@ -51,10 +51,13 @@
 //!
 //! # Orderings
 //!
-//! The steps are acquire and release, except where a comment explains a weaker ordering. A wake-up
-//! releases what the waking thread wrote, and the claim acquires it for the poll. The end of a poll
-//! releases the future to the next worker that polls it. A wake-up that changes no bit still writes
-//! the word, for the same reason.
+//! The steps are `AcqRel`, except where a comment explains a weaker ordering:
+//!
+//! - A wake-up synchronizes with the claim. Therefore the poll sees what the waking thread wrote
+//!   before the wake-up. A wake-up that changes no bit still writes the word for this reason,
+//!   because only a write can synchronize with the claim.
+//! - The end of a poll synchronizes with the next claim. Therefore the next worker sees the future
+//!   as the last poll left it.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -185,8 +188,8 @@ impl State {
     /// unchanged.
     #[inline(always)]
     fn step<R>(&self, mut f: impl FnMut(u64) -> Option<(u64, R)>) -> Option<R> {
-        // We also acquire if nothing is exchanged, because a caller that finds the task complete
-        // then takes the output.
+        // The loads are `Acquire` even if nothing is exchanged. They synchronize with the step that
+        // completes the task, because a caller that finds the task complete then takes the output.
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             let (next, result) = f(seen)?;

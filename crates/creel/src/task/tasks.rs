@@ -127,8 +127,9 @@ impl Tasks {
 /// which is a `block_on` caller or a thread that runs stranded tasks (`end.rs`).
 pub(super) struct BlockOnSchedulers {
     schedulers: Table<LocalScheduler>,
-    /// The number of local schedulers. It uses release and acquire, so that a thread that reads the
-    /// number finds each of them created.
+    /// The number of local schedulers. The `Release` store after a scheduler was created
+    /// synchronizes with the `Acquire` load, so that a thread that reads the number finds each of
+    /// the schedulers initialized.
     made: AtomicUsize,
     free: Mutex<Vec<usize>>,
 }

@@ -42,8 +42,8 @@ pub struct CancellationToken {
 #[derive(Default)]
 struct Inner {
     /// Whether the token has been cancelled. It is set under the lock of `waits`, before the wakers
-    /// are taken. It uses acquire and release, so that a thread that finds it set also sees what
-    /// happened before the cancellation.
+    /// are taken. The `AcqRel` swap that sets it synchronizes with the `Acquire` load of a thread
+    /// that finds it set, so that this thread sees everything before the cancellation.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
     /// The parent, which each child keeps alive. A cancellation from further up therefore reaches

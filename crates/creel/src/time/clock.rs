@@ -108,8 +108,9 @@ pub(super) fn system_nanos() -> u64 {
 }
 
 struct Manual {
-    /// The nanoseconds since the epoch. We use release and acquire, so that a thread that reads a
-    /// time also sees everything that the program did before it moved the clock to that time.
+    /// The nanoseconds since the epoch. The `AcqRel` update that moves the clock synchronizes with
+    /// the `Acquire` load of a thread that reads the new time. Therefore this thread sees
+    /// everything that the program did before it moved the clock to that time.
     nanos: AtomicU64,
     /// The wakers of the workers that may sleep by this clock. They are woken whenever the time
     /// moves.
@@ -281,8 +282,8 @@ impl Clock {
     /// - A reading differs from the system's clock by less than 1 µs, as long as the system does
     ///   not slew that clock by more than 500 ppm.
     /// - The readings of one thread never decrease.
-    /// - A reading of one thread can be less than an earlier reading of another thread, by less than
-    ///   2 µs. For example, a message can seem to arrive before it was sent.
+    /// - A reading of one thread can be less than an earlier reading of another thread, by less
+    ///   than 2 µs. For example, a message can seem to arrive before it was sent.
     ///
     /// Timers use the exact time. So does [`now`](Self::now), so compare an [`Instant`] with a
     /// reading of `now`.

@@ -18,11 +18,13 @@ pub(super) const LEN: usize = if cfg!(creel_loom) { 2 } else { 256 };
 
 /// The ring of pending timers, with one writer and one reader at a time.
 pub(super) struct PendingTimers<T> {
-    /// The next position to read. It is stored with release after a pending timer was taken out.
-    /// The writer loads it with acquire, so that it does not overwrite a place that is still being
-    /// read.
+    /// The next position to read. The reader's `Release` store after it has taken a pending timer
+    /// out synchronizes with the writer's `Acquire` load. Otherwise, the writer could overwrite a
+    /// place that is still being read.
     head: AtomicUsize,
-    /// The next position to write. It is stored with release after a pending timer was written.
+    /// The next position to write. The writer's `Release` store after it has written a pending
+    /// timer synchronizes with the reader's `Acquire` load. Otherwise, the reader could read a
+    /// timer that is not completely written.
     tail: AtomicUsize,
     places: Box<[UnsafeCell<MaybeUninit<T>>]>,
 }

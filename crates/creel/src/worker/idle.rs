@@ -23,7 +23,8 @@
 //!
 //! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
 //! publisher does it the other way round, since it publishes first and reads the list afterwards.
-//! Both use `SeqCst`, so at least one of them sees the other. This is why no wake-up is lost.
+//! All four accesses are `SeqCst`, so at least one of the two sees the other's write. This is why
+//! no wake-up is lost.
 //!
 //! # The watchdog
 //!
@@ -538,7 +539,7 @@ impl Idle {
 pub(crate) enum Appointed {
     /// No worker, because there is a watchdog already or none is needed.
     Nobody,
-    /// The new watchdog.
+    /// The worker that has just become the watchdog, by its index.
     WorkerSlot(usize),
     /// All workers that are idle without sleeping.
     Spinners,

@@ -33,7 +33,7 @@ struct Queue {
 pub(crate) struct Inbox {
     queue: Mutex<Queue>,
     /// The length of the queue, so that the worker need not take the lock if the queue is empty. It
-    /// is `SeqCst`, because a worker that retires must not miss a job.
+    /// is `SeqCst`, because a worker that retires must not miss a job (see `life.rs`).
     len: AtomicUsize,
 }
 

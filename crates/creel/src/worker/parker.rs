@@ -38,8 +38,10 @@ pub(crate) trait Poller: Send + Sync {
 
 /// The state word of a worker.
 pub(crate) struct Parker {
-    /// One of the values in the module's table. Every change is `AcqRel`, because a waker's swap
-    /// releases the work that it published, and the worker's swap acquires it.
+    /// One of the values in the module's table. Every change is `AcqRel`. A waker's change to
+    /// `NOTIFIED` synchronizes with the worker's next swap, so that the worker sees the work that
+    /// the waker has published. Otherwise, the worker could consume the notification and miss the
+    /// work.
     state: WaitWord,
     poller: Arc<dyn Poller>,
 }

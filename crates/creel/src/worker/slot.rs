@@ -26,7 +26,9 @@ pub(crate) struct WorkerSlot {
     notified: AtomicBool,
     /// Whether the worker is idle according to `Idle`. Its own thread writes it. A worker stores
     /// that it stops being idle before it checks for a new loop. A loop's caller reads the flag
-    /// after it has published the loop. Both use `SeqCst`, so at least one of them sees the other.
+    /// after it has published the loop. All four accesses are `SeqCst`, so at least one of the two
+    /// sees the other's write. Otherwise, the caller could wait for a worker that has begun other
+    /// code.
     idle: AtomicBool,
     /// Whether the worker takes part in the pool's loop. It is a hint for the caller of the next
     /// loop.

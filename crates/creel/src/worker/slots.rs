@@ -50,7 +50,7 @@ pub(crate) trait Work: Any + Send + Sync {
     /// yet. The worker's own thread calls this after it has stored that it is not idle (`SeqCst`).
     fn has_share(&self, slot: &WorkerSlot) -> bool;
 
-    /// Takes part in that loop. The worker's own thread calls this.
+    /// Takes part in the loop that `has_share` has found. The worker's own thread calls this.
     fn take_share(&self, slot: &WorkerSlot);
 
     /// Ends the work. It is called once, after the last user of the pool has left.

@@ -22,13 +22,14 @@ pub(crate) struct Counters {
     pub(crate) parked_ns: Counter,
     pub(crate) spins: Counter,
     pub(crate) spun_ns: Counter,
-    /// What the worker did in loops.
+    /// The work of the worker itself in loops.
     pub(crate) loops: LoopCounters,
-    /// What callers of loops did that count as this worker. The caller holds the loop lock, so
-    /// there is one at a time.
+    /// The work in loops of callers that count as this worker. A caller holds the loop lock, so
+    /// only one caller at a time adds to these counters.
     pub(crate) callers: LoopCounters,
-    /// What threads that are not workers did in the place of this worker. Several of them may add
-    /// to it at the same time, so they use [`LoopCounters::merge`].
+    /// The work in loops of threads that are not workers, done in the place of this
+    /// worker. Several of them may add to these counters at the same time, so they use
+    /// [`LoopCounters::merge`].
     pub(crate) helpers: LoopCounters,
 }
 

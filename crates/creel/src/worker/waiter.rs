@@ -136,7 +136,7 @@ impl Waiter {
 /// `QUIET`. If there is a limit, it may return early.
 fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
     // `wake_if_asleep` relies on this `SeqCst` exchange, which is followed by another check of the
-    // condition.
+    // condition. Either its load finds `ASLEEP`, or the check here sees the change.
     let asleep = word.compare_exchange(QUIET, ASLEEP, Ordering::SeqCst, Ordering::Acquire);
     if asleep.is_err() || done() {
         return;
@@ -151,8 +151,9 @@ fn sleep(word: &WaitWord, most: Option<Duration>, done: impl Fn() -> bool) {
 
 /// A latch that opens when a number of jobs are done. The thread that created it waits for that.
 pub(crate) struct Latch {
-    /// The number of jobs that are not done. The last decrement acquires what the others released,
-    /// and the waiter acquires the result.
+    /// The number of jobs that are not done. The decrements are `AcqRel` and synchronize with the
+    /// waiter's `Acquire` load of 0. Therefore everything that the jobs did happens before the
+    /// waiter returns.
     pending: AtomicUsize,
     waiter: Waiter,
 }

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub enum Error {
     /// A folder cannot be read. Check the path and its permissions.
     Unreadable {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,

@@ -167,7 +167,7 @@ struct Row {
     goodput_per_second: f64,
     refused: u64,
     failed: u64,
-    /// The percentiles are `None` if there was no good answer.
+    /// The percentiles are `None` if there was no good response.
     p50_us: Option<u64>,
     p99_us: Option<u64>,
     p999_us: Option<u64>,

@@ -122,8 +122,8 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
     let compared = |what: &str, others: &mut dyn Iterator<Item = &&Row>| {
         let best = others
             .max_by(|one, other| one.goodput_per_second.total_cmp(&other.goodput_per_second))?;
-        // If requests left late, all connections were waiting for answers. The subject then got a
-        // new request only after each answer, so its load was lower than planned.
+        // If requests left late, all connections were waiting for responses. The subject then got a
+        // new request only after each response, so its load was lower than planned.
         let pace = match best.offered_share >= 0.99 {
             true => "",
             false => ", which got a new request only after each answer",

@@ -38,7 +38,8 @@ const DOWN: usize = 4;
 /// so that it begins with its victim's cutoff. Relaxed is enough, because all values are only
 /// hints.
 pub(in crate::loops) struct Cutoff {
-    /// The number of joins that the code is inside of, in this recursion and above the cutoff.
+    /// The number of joins of this recursion that enclose the running code and are above the
+    /// cutoff.
     depth: AtomicUsize,
     /// The depth from which forks are not offered. It is 0 while the thread is learning.
     at: AtomicUsize,

@@ -42,15 +42,17 @@ pub(super) struct Deque {
 
 /// The cache line that the owner writes.
 struct Own {
-    /// The index after the youngest fork. It releases the fork to the thieves. Only the owner
-    /// writes it.
+    /// The index after the youngest fork. Only the owner writes it. The `Release` store in `push`
+    /// synchronizes with a thief's `Acquire` load in `steal`, so that the thief sees the entry and
+    /// the fork.
     bottom: AtomicUsize,
     /// The owner checks for room when `bottom` reaches this index. Only the owner uses it, so
     /// relaxed is enough.
     limit: AtomicUsize,
     /// The entry of an index is at this index modulo the length, which is a power of two. The owner
     /// replaces the box under the lock, and thieves read it under the lock. The entries themselves
-    /// are relaxed, because `bottom` and the lock order them.
+    /// are relaxed. The owner's store of an entry happens before a thief's load of it because of
+    /// `bottom`, or because of the lock if `make_room` has copied the entry.
     entries: UnsafeCell<Box<[AtomicPtr<Fork>]>>,
     /// The number of idle workers that the owner may notify.
     idle: NonNull<AtomicUsize>,
@@ -58,7 +60,9 @@ struct Own {
 
 /// The cache line that thieves write.
 struct Steal {
-    /// The index of the oldest fork. Only the thread that holds the lock writes it.
+    /// The index of the oldest fork. Only the thread that holds the lock writes it. Relaxed is
+    /// enough, because the barriers and the lock order it (see the table in the module's
+    /// documentation).
     top: AtomicUsize,
     /// The lock of the deque. It contains the owner's waiter while the owner may push.
     lock: Mutex<Option<Waiter>>,
@@ -192,7 +196,10 @@ impl Deque {
     #[inline(always)]
     #[must_use]
     pub(super) fn pop(&self, index: usize) -> bool {
-        self.own.bottom.store(index, Ordering::Relaxed);
+        // Release, because a thief may read this value and then use a fork that we pushed before
+        // it. Its acquire load must synchronize with this store, since it does not read the value
+        // that `push` has stored.
+        self.own.bottom.store(index, Ordering::Release);
         barrier::light();
         let top = self.steal.top.load(Ordering::Relaxed);
         !is_below(index, top) || self.pop_contended(index)
@@ -205,7 +212,7 @@ impl Deque {
         let top = self.steal.top.load(Ordering::Relaxed);
         let own = !is_below(index, top);
         if !own {
-            self.own.bottom.store(top, Ordering::Relaxed);
+            self.own.bottom.store(top, Ordering::Release);
         }
         own
     }

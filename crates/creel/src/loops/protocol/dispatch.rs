@@ -75,11 +75,14 @@ struct Wakes {
 /// The cache line that goes down to the workers. Everything in it except the call is read only by
 /// threads that have claimed blocks.
 struct Down {
-    /// A [`Call`]. It is published by a swap, which releases the rest of the line and everything
-    /// that the job borrows. Workers read it with `Acquire`, and add `SLEEPERS`. It is `SeqCst`,
-    /// because of workers that stop being idle. Such a worker stores this in a flag before it reads
-    /// this word, and a loop's caller reads that flag after the swap. At least one of them
-    /// therefore sees the other.
+    /// A [`Call`]. The caller publishes it by a swap. This swap synchronizes with the workers'
+    /// loads, so that they see the rest of the line and everything that the job borrows. A worker
+    /// also adds `SLEEPERS`, with a `fetch_or`.
+    ///
+    /// The swap and the loads are `SeqCst` because of workers that stop being idle. Such a worker
+    /// stores this in `WorkerSlot::idle` and then reads this word. A loop's caller reads that flag
+    /// after the swap. At least one of them sees the other's write. Otherwise, the caller could
+    /// wait for the share of a worker that has begun other code.
     call: AtomicU64,
     /// The two parts of a [`Body`]. The words are written before a call, and read by threads that
     /// have claimed blocks of it.

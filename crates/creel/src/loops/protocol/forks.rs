@@ -23,8 +23,8 @@
 //!
 //! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
 //! between, which hunts every millisecond. Therefore it notifies at once if there is no watchdog.
-//! The same applies to forks of a recursion that is too young. If a thread from outside has only had
-//! short recursions, it does not notify at first, and ensures that there is a watchdog
+//! The same applies to forks of a recursion that is too young. If a thread from outside has only
+//! had short recursions, it does not notify at first, and ensures that there is a watchdog
 //! (`wake_throttle.rs`).
 //!
 //! # Waiting for a stolen fork
@@ -71,7 +71,7 @@ use std::{
 const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
 /// The time for which the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
-/// The interval at which it looks again after that.
+/// The interval at which the owner wakes up to look again, once it sleeps.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 
 /// The head of a fork, which is on the stack of the thread that forks.
@@ -81,7 +81,7 @@ pub(in crate::loops) struct Fork {
     ancestor: Ancestor,
     /// Runs the closure and stores its result. It does not panic.
     run: unsafe fn(NonNull<Fork>, &Forker),
-    /// The number of forks that this fork is inside of.
+    /// The number of forks that enclose this fork.
     depth: usize,
     /// The thief writes it under the lock of the deque, before anybody reads it. The owner reads it
     /// after it has found out under that lock that the fork was stolen.
@@ -369,8 +369,9 @@ struct Prey {
 
 /// The threads of a pool that fork.
 pub(crate) struct Forks {
-    /// The number of active forkers, except for those that only run stolen forks. It is `SeqCst`
-    /// like all that a worker reads before it sleeps.
+    /// The number of active forkers, except for those that only run stolen forks. It is `SeqCst`,
+    /// like everything that a worker reads after it has announced that it is idle and before it
+    /// sleeps (`worker/idle.rs`).
     active: AtomicUsize,
     workers: Table<CachePadded<Forker>>,
     guests: Table<CachePadded<Forker>>,

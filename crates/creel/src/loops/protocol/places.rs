@@ -4,11 +4,13 @@
 //! it publishes the loop. However, one of the workers may begin something else in between. That may
 //! take forever, and may even wait for this loop. So the caller checks again after it has published
 //! the loop. A worker that stops being idle stores that first, and checks for a loop afterwards.
-//! Both pairs are `SeqCst`, so at least one of the two sees the other. Either the worker takes its
-//! share before it begins the other code, or the caller sees that the worker is busy. In the second
-//! case, the caller publishes the worker's place as a shared job (`shared_jobs.rs`). It notifies an
-//! idle worker for it, and a worker that becomes idle finds it. If the notified worker does not
-//! arrive, the watchdog takes over its notification.
+//! All four accesses are `SeqCst`, so at least one of the two threads sees the other's store.
+//! Either the worker takes its share before it begins the other code, or the caller sees that the
+//! worker is busy. Without this order, the caller could wait for a share that nobody takes.
+//!
+//! If the worker is busy, the caller publishes the worker's place as a shared job
+//! (`shared_jobs.rs`). It notifies an idle worker for it, and a worker that becomes idle finds it.
+//! If the notified worker does not arrive, the watchdog takes over its notification.
 //!
 //! # Which thread has a place
 //!
@@ -44,9 +46,9 @@ struct Places<'a> {
     shared_job: SharedJob,
     /// The caller's part of the loop.
     part: Part<'a>,
-    /// The next worker whose place a helper checks. Relaxed is enough, because each piece gets a
-    /// different worker, and the lock of the list of shared jobs orders everything else that they
-    /// read.
+    /// The next worker whose place a helper checks. Relaxed is enough. The increment alone gives
+    /// each piece a different worker. Everything else that a helper reads was written before the
+    /// helper entered the shared job under the lock of the list.
     next: AtomicUsize,
 }
 

@@ -24,24 +24,29 @@ pub(crate) struct Share {
     /// it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
     /// The last loop of which all shares of a group are completely claimed. Only the first worker
-    /// of a group uses it. It releases the claims that the storing thread has seen. It is a hint,
-    /// because two threads that make the last two claims may not see each other's.
+    /// of a group uses it. The `Release` store synchronizes with the caller's `Acquire` load, so
+    /// that the caller sees the claims that the storing thread has seen. It is a hint, because two
+    /// threads that make the last two claims may not see each other's.
     group_claimed: CachePadded<AtomicU64>,
 }
 
 #[derive(Debug)]
 struct Claims {
-    /// A [`Left`]. It is changed by compare-and-swap with `AcqRel`. A claim releases the claiming
-    /// worker's `entered`, and later claims carry it on to the thread that finds the share empty.
+    /// A [`Left`]. Claims change it by compare-and-swap with `AcqRel`. A claim synchronizes with
+    /// later claims, and with the `Acquire` load of the thread that finds the share empty.
+    /// Therefore this thread sees the `entered` of every worker that has claimed a block.
+    /// Otherwise, it could take a worker that still runs a block for one that never took part.
     left: AtomicU64,
     /// The epoch of the last loop that the worker's thread took part in.
     entered: AtomicU64,
     /// The epoch of the last loop that the worker's thread has looked at.
     seen: AtomicU64,
     /// The epoch of the last loop in which the worker's place was taken by compare-and-swap. Either
-    /// another thread took it, or the worker's own thread did while it was not idle. Relaxed is
-    /// enough. The worker's own thread reads it without a swap when it is idle, and it became idle
-    /// under the lock under which other threads take the place (`places.rs`).
+    /// another thread took it, or the worker's own thread did while it was not idle.
+    ///
+    /// Relaxed is enough. When the worker's own thread is idle, it reads this without a swap. It
+    /// became idle under the lock under which other threads take the place (`places.rs`), so each
+    /// earlier take happens before this read, and an idle worker's place is not taken.
     taken: AtomicU64,
     /// Whether the worker's thread must stay out of sticky loops for a while, because it lost its
     /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if
@@ -55,8 +60,9 @@ struct Claims {
 #[derive(Debug)]
 struct Up {
     /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
-    /// caller sleeps until the worker leaves the loop that it is in. Leaving releases what the
-    /// worker wrote for the loop.
+    /// caller sleeps until the worker leaves the loop that it is in. The `AcqRel` swap of `leave`
+    /// synchronizes with the caller's `Acquire` load, so that the caller sees everything that the
+    /// worker wrote in the loop.
     done: AtomicU64,
 }
 
@@ -241,7 +247,8 @@ impl Share {
     }
 
     /// Records that all workers of the group that begins with this worker are out of loop `epoch`.
-    /// It releases everything that the calling thread has seen of them.
+    /// The `Release` store synchronizes with the load in [`group_out`](Self::group_out), whose
+    /// caller then sees everything that this thread has seen of the workers.
     pub(crate) fn set_group_out(&self, epoch: u64) {
         self.group_out.store(epoch, Ordering::Release);
     }

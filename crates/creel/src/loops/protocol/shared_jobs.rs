@@ -26,8 +26,11 @@ pub(crate) struct SharedJobs {
     /// The number of pieces of all shared jobs that no thread has taken. A job's own count is
     /// changed before this one. Therefore this count is too high in the middle of a `claim`, and
     /// too low in the middle of a `count`. It may even wrap below 0 for a moment, which counts as
-    /// pieces left. It is `SeqCst`, because it is stored before its publisher checks for an idle
-    /// worker, and a worker that becomes idle announces that before it reads this.
+    /// pieces left.
+    ///
+    /// It is `SeqCst`. A publisher changes it and then checks for an idle worker. A worker that
+    /// becomes idle announces that and then reads this. At least one of them sees the other's
+    /// write. Otherwise, the worker could sleep although there are pieces left.
     left: AtomicUsize,
     /// The number of lanes of all shared jobs. A lane is a queue that its thread fills without
     /// counting the pieces. It is `SeqCst` for the same reason.

@@ -1,4 +1,5 @@
-//! How often a thread notifies an idle worker of work that it keeps in a queue of its own.
+//! Limits how often a thread notifies an idle worker of work that the thread has pushed to its own
+//! queue.
 //!
 //! Such a thread publishes work so often that it cannot afford a notification each time. If there
 //! is a watchdog, it notifies only from time to time, because the watchdog looks for the work every
@@ -20,10 +21,12 @@ const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 
 /// A recursion that takes less than this may end before a notified worker arrives.
 const SHORT_NS: u64 = 12_000;
-/// A recursion that takes more than this must not be deferred a second time.
+/// After a recursion that takes at least this time, the first notification of the next one must not
+/// be deferred.
 const LONG_NS: u64 = 100_000;
-/// A recursion is deferred after `SHORT_RUNS` short ones. We count up to `SHORT_RUNS_MAX`, so that
-/// a single longer recursion, which may have been disturbed, does not end the deferral.
+/// A thread defers the first notification of a recursion after `SHORT_RUNS` short recursions. We
+/// count up to `SHORT_RUNS_MAX`, so that a single recursion that takes longer, for example because
+/// the OS preempted its thread, does not end the deferral.
 const SHORT_RUNS: u64 = 8;
 const SHORT_RUNS_MAX: u64 = 16;
 /// `DEFER_NS` is the time for which a notification is deferred. The thread looks at the clock once
@@ -34,7 +37,7 @@ const LOOK_EVERY: u64 = 16;
 /// Whether a thread defers the first notification of a recursion, because the last ones were short.
 /// Only this thread uses it, so relaxed is enough.
 pub(super) struct Deferral {
-    /// The number of recent short recursions, up to `SHORT_RUNS_MAX`.
+    /// A score of how many recent recursions were short, up to `SHORT_RUNS_MAX`. See `learn`.
     short: AtomicU64,
     /// The number of forks until the thread looks at the clock. It is 0 if the thread does not
     /// defer.
@@ -78,7 +81,7 @@ impl Deferral {
         forks > 0
     }
 
-    /// Learns how long a recursion took.
+    /// Updates the score after a recursion that took `ns` nanoseconds.
     pub(super) fn learn(&self, ns: u64) {
         let short = self.short.load(Ordering::Relaxed);
         let short = match ns {
@@ -139,14 +142,14 @@ impl WakeThrottle {
 mod tests {
     use super::*;
 
-    /// Returns whether a recursion that begins now is deferred.
+    /// Begins a recursion. Returns whether its first notification is deferred.
     fn begins_deferred(deferral: &Deferral) -> bool {
         deferral.begin();
         deferral.forks.load(Ordering::Relaxed) > 0
     }
 
     #[test]
-    fn a_recursion_is_deferred_after_short_ones() {
+    fn the_first_notification_is_deferred_after_short_recursions() {
         let deferral = Deferral::new();
         for _ in 0..SHORT_RUNS {
             assert!(!begins_deferred(&deferral));
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_recursion_changes_nothing_and_a_long_one_ends_it() {
+    fn a_long_recursion_ends_the_deferral_and_a_single_disturbed_one_does_not() {
         let deferral = Deferral::new();
         (0..SHORT_RUNS_MAX).for_each(|_| deferral.learn(0));
         deferral.learn(SHORT_NS);

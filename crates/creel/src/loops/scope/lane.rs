@@ -38,8 +38,8 @@ pub(super) struct Lane<T> {
 
 /// The cache line that the owner writes.
 struct Own<T> {
-    /// The index after the youngest job. It releases the job to the thieves. Only the owner writes
-    /// it.
+    /// The index after the youngest job. Only the owner writes it. The `Release` store in `push`
+    /// synchronizes with a thief's `Acquire` load, so that the thief sees the job.
     bottom: AtomicUsize,
     /// The owner checks for room when `bottom` reaches this index. Only the owner uses it, so
     /// relaxed is enough.
@@ -55,9 +55,14 @@ struct Own<T> {
 
 /// The cache line that thieves write.
 struct Steal {
-    /// The index of the oldest job. A thread that moves it on owns the jobs in between. It releases
-    /// the thief's earlier writes to the owner, which checks whether its lane is empty. It also
-    /// releases `bottom`, so that no thread sees it above `bottom`.
+    /// The index of the oldest job. A thread that moves it on owns the jobs in between. It is moved
+    /// by an `AcqRel` exchange and read with `Acquire`, for two reasons:
+    ///
+    /// - A thief's exchange synchronizes with the owner's load in `len`. Therefore an owner that
+    ///   finds its lane empty sees everything that the thieves did before they took the jobs.
+    /// - The thread that moves `top` has read a `bottom` at or above the new value. A thread that
+    ///   reads this `top` first and then `bottom` reads the same `bottom` or a newer one.
+    ///   Otherwise, `len` could wrap below 0.
     top: AtomicUsize,
     /// The number of times that a thief has taken jobs. It is written under the lock. For threads
     /// without the lock, it is a hint.

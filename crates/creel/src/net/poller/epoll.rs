@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_millis(4);
 /// The longest wait if `epoll_pwait2` is not available.
 const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
-/// An epoll instance.
+/// An epoll instance, and the event counter that ends a worker's sleep in it.
 pub(in crate::net) struct Poller {
     epoll: OwnedFd,
     notified: OwnedFd,

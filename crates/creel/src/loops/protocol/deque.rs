@@ -42,9 +42,9 @@ pub(super) struct Deque {
 
 /// The cache line that the owner writes.
 struct Own {
-    /// The index after the youngest fork. Only the owner writes it. The `Release` store in `push`
-    /// synchronizes with a thief's `Acquire` load in `steal`, so that the thief sees the entry and
-    /// the fork.
+    /// The index after the youngest fork. Only the owner writes it. Its `Release` stores, in `push`
+    /// and in `pop`, synchronize with a thief's `Acquire` load in `steal`, so that the thief sees
+    /// the entry and the fork.
     bottom: AtomicUsize,
     /// The owner checks for room when `bottom` reaches this index. Only the owner uses it, so
     /// relaxed is enough.

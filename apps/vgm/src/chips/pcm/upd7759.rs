@@ -105,8 +105,9 @@ pub struct Upd7759 {
     /// The number of units until the next change of the state machine.
     left: u32,
     at: u32,
-    /// The number of units per code. `codes` is the number of remaining codes.
+    /// The number of units per code.
     period: u32,
+    /// The number of remaining codes.
     codes: u32,
     /// Whether a block other than 00 came before, so that 00 is the end.
     begun: bool,

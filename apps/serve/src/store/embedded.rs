@@ -165,7 +165,8 @@ impl Embedded {
         requests.recv().ok()
     }
 
-    /// Makes one attempt to write. It opens the database again if that fails.
+    /// Makes one attempt to write. If that fails, or if the database is not open, it opens the
+    /// database again. Does nothing if the database is open and its folder has no free space.
     fn try_again(&mut self) {
         self.tried = Instant::now();
         self.pause = (2 * self.pause).min(RETRY_MAX);

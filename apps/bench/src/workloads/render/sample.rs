@@ -113,7 +113,7 @@ impl Request {
         Ok(Running(
             command
                 .spawn()
-                .context("cannot start a process for a sample")?,
+                .context("cannot start the process that measures a sample")?,
         ))
     }
 

@@ -25,7 +25,7 @@ use crate::options::{self, Round};
   creel topo --synthetic 'package:2 numa:1 l3:2 core:8 pu:2' --svg machine.svg
           Draw a machine that you do not have")]
 pub struct Args {
-    /// Read the machine from DIR, a folder with copies of /sys and /proc
+    /// Show another machine: read copies of its /sys and /proc from the folder DIR
     #[arg(long, value_name = "DIR", help_heading = "Machine")]
     root: Option<PathBuf>,
     /// Use an invented machine, for example "package:2 numa:1 l3:2 core:8 pu:2" or

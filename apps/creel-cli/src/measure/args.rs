@@ -87,7 +87,8 @@ pub struct MeasureArgs {
     /// --reference, COMMAND, each --vs
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
-    /// Also compare the first command with itself, and report no difference smaller than that
+    /// Estimate the noise: also compare the first command with itself, and report no difference
+    /// that is smaller
     #[arg(long, help_heading = "Comparison")]
     pub aa: bool,
     /// Replace {NAME} in the commands by each VALUE (may be repeated)

@@ -73,7 +73,8 @@ pub struct Load {
     /// Count a request as timed out if its answer takes longer than TIME
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Load")]
     timeout: Time,
-    /// Send TIME to the service in the header x-timeout-ms, which limits its work on a request
+    /// Limit the service's work on a request to TIME, with the header x-timeout-ms [default: the
+    /// --deadline of the service]
     #[arg(long, alias = "patience", value_name = "TIME", help_heading = "Load")]
     request_timeout: Option<Time>,
     /// Pad each message to at least BYTES bytes

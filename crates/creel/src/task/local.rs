@@ -170,7 +170,8 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
 }
 
 /// Allocates memory for a channel of type `C` from the heap of the local scheduler that this thread
-/// holds. Returns `None` if the thread holds none or the channel is too large.
+/// holds. Returns `None` if the thread holds none, or if the channel is too large or needs a larger
+/// alignment than the heap has.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     // A block is reused as plain memory, which does not work with the atomics of a model checker.

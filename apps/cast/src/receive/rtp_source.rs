@@ -348,7 +348,8 @@ impl RtpSource {
     }
 
     /// Records the keys in the older blocks of a redundant packet, and returns the packet with its
-    /// newest block only. Returns `None` if the packet is malformed.
+    /// newest block only. Returns `None` if the packet is malformed, or if its newest block is a
+    /// redundant packet itself.
     #[cold]
     fn read_redundant<'a>(&mut self, packet: &Packet<'a>, formats: &Formats) -> Option<Packet<'a>> {
         let of = |number| formats.of(number).map(|format| format.encoding);

@@ -62,9 +62,10 @@ pub(crate) struct LocalScheduler {
 
 /// The state that only the holder accesses.
 pub(super) struct Own {
-    /// `polls_left` is the number of polls until the next maintenance. `polls_planned` is the
-    /// number of polls between the last maintenance and the next one, and is 0 before the first.
+    /// The number of polls until the next maintenance.
     pub(super) polls_left: u32,
+    /// The number of polls between the last maintenance and the next one. It is 0 before the first
+    /// maintenance.
     pub(super) polls_planned: u32,
     /// The number of polls until a task from the injection queue has priority.
     pub(super) outside_in: u32,

@@ -95,8 +95,9 @@ pub(super) struct RtpSource {
     bytes: u64,
     late: u64,
     last_arrival: u64,
-    /// The extended timestamp of the newest packet, and the timestamp at the last restart.
+    /// The extended timestamp of the newest packet.
     timestamp: i64,
+    /// The timestamp at the last restart.
     base: i64,
     spacing: Spacing,
     lateness: Lateness,

@@ -58,8 +58,9 @@ pub(super) struct Embedded {
     /// The database, or `None` if it could not be opened again.
     database: Option<Database>,
     health: Arc<Health>,
-    /// The time of the last attempt to write, and the time to wait before the next one.
+    /// The time of the last attempt to write.
     tried: Instant,
+    /// The time to wait between the last attempt to write and the next one.
     pause: Duration,
 }
 

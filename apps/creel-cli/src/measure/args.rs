@@ -67,7 +67,7 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub at_most: Duration,
-    /// Run each command RUNS times before the counted runs
+    /// Run each command RUNS times before the counted runs, for example to fill caches
     #[arg(
         short,
         long,
@@ -121,7 +121,7 @@ pub struct MeasureArgs {
     /// Run LINE in a shell after the last run of each command
     #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
     pub cleanup: Option<String>,
-    /// Wait for TIME before each run
+    /// Wait for TIME before each run, so that the processor cools down
     #[arg(
         long,
         default_value = "0s",

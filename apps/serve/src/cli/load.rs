@@ -42,7 +42,7 @@ pub struct Load {
     /// Change the rate linearly from each value to the next, instead of in steps
     #[arg(long, help_heading = "Load")]
     ramp: bool,
-    /// Run each step for TIME
+    /// Keep each rate for TIME. With --ramp, change from one rate to the next within TIME
     #[arg(
         long,
         value_name = "TIME",

@@ -43,7 +43,7 @@ pub struct Options {
     /// Close a connection if its client reads nothing of an answer for TIME [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Connections")]
     write_timeout: Option<Time>,
-    /// Reject request bodies longer than BYTES [default: 65536]
+    /// Reject request bodies longer than BYTES, with status 413 [default: 65536]
     #[arg(long, value_name = "BYTES", help_heading = "Connections")]
     body_max: Option<usize>,
     /// Reject request heads longer than BYTES, at least 8192 [default: 16384]

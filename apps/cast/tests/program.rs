@@ -509,7 +509,8 @@ fn both_sides_accept_a_printed_description_and_their_reports_agree() {
         .output()
         .unwrap();
     let came = receiver.wait_with_output().unwrap();
-    // A sender that the OS suspends skips periods and says so.
+    // If the OS has suspended the sender for a while, the sender skips periods. It then ends with
+    // an error and reports on stderr that packets "were not sent".
     let stderr = String::from_utf8_lossy(&sent.stderr);
     assert!(
         sent.status.success() || stderr.contains("were not sent"),

@@ -39,7 +39,7 @@ pub fn bytes(text: &str) -> Result<u64> {
     };
     let number: f64 = digits
         .parse()
-        .context("expected a number, for example 512MiB")?;
+        .context("expected a size, for example 512MiB")?;
     let bytes = number * (1u64 << shift) as f64;
     if !(1.0..=1e18).contains(&bytes) {
         bail!("the size must be between one byte and one exabyte");

@@ -25,7 +25,7 @@ use crate::options::{self, Round};
   creel topo --synthetic 'package:2 numa:1 l3:2 core:8 pu:2' --svg machine.svg
           Draw a machine that you do not have")]
 pub struct Args {
-    /// Read the machine from DIR, a folder with copies of /sys and /proc
+    /// Show another machine: read copies of its /sys and /proc from the folder DIR
     #[arg(long, value_name = "DIR", help_heading = "Machine")]
     root: Option<PathBuf>,
     /// Use an invented machine, for example "package:2 numa:1 l3:2 core:8 pu:2" or
@@ -37,8 +37,10 @@ pub struct Args {
         help_heading = "Machine"
     )]
     synthetic: Option<String>,
-    /// Show where workers are placed: unpinned, cores, pus, close, spread, per-cache, per-node,
-    /// fast-cores, a list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
+    /// Show where workers are placed: unpinned (the OS moves them), cores (one core per worker),
+    /// pus (one hardware thread per worker), close (neighbouring cores), spread (cores far apart),
+    /// per-cache or per-node (within one cache or NUMA node), fast-cores (only the fastest kind), a
+    /// list of PUs (0,2,4-7), or one set of PUs per worker ({0-3},{4-7})
     #[arg(long, value_name = "PLACEMENT", help_heading = "Workers")]
     place: Option<Placement>,
     /// Place N workers, instead of as many as the limits allow

@@ -110,8 +110,8 @@ const NOTES: usize = 8;
 const NOTE: u16 = 22_050;
 
 impl Voice {
-    /// Creates a song of eight notes. Between releasing and pressing a key, there are `apart`
-    /// ticks, and the sound is written again.
+    /// Creates a song of eight notes with `apart` ticks between releasing and pressing the key. If
+    /// `patched`, the sound is written again in between.
     fn song(&self, apart: u16, patched: bool) -> Song {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");

@@ -90,8 +90,12 @@ fn transform(values: &mut [[f64; 2]]) {
     }
 }
 
-/// Returns the difference between two renderings in dB: the mean over all windows and audible
-/// bands.
+/// Compares the bands of two renderings. Returns the mean absolute difference in dB, the mean of
+/// `ours` minus `theirs` in dB, and the number of compared bands. `ours` is first raised by
+/// [`SOFTER`].
+///
+/// Skips windows in which the loudest band of `theirs` is below -30 dB, and bands that are 25 dB or
+/// more below the loudest band of their window.
 fn distance(ours: &[[f32; 2]], theirs: &[[f32; 2]]) -> (f64, f64, usize) {
     let (mut sum, mut louder, mut count) = (0.0, 0.0, 0);
     for (ours, theirs) in ours.chunks_exact(WINDOW).zip(theirs.chunks_exact(WINDOW)) {

@@ -99,7 +99,7 @@ pub(crate) fn with_manuals(command: Command) -> Command {
     let shell = clap::Arg::new("shell")
         .required(true)
         .value_name("SHELL")
-        .help("The shell that reads the script")
+        .help("Print the completion script for this shell")
         .value_parser(clap::value_parser!(Shell));
     let completions = Command::new("completions")
         .about("Print the completion script for a shell")

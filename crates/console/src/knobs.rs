@@ -33,8 +33,10 @@ pub struct Knobs {
     /// for one per usable hardware thread
     #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<usize>,
-    /// Place the workers: unpinned, cores, pus, close, spread, per-cache, per-node, fast-cores, a
-    /// list of PUs (0,2,4-7) or one set of PUs per worker ({0-3},{4-7})
+    /// Choose where the workers run: unpinned (the OS moves them), cores (one core per worker), pus
+    /// (one hardware thread per worker), close (neighbouring cores), spread (cores far apart),
+    /// per-cache or per-node (within one cache or NUMA node), fast-cores (only the fastest kind), a
+    /// list of PUs (0,2,4-7), or one set of PUs per worker ({0-3},{4-7})
     #[arg(long, value_name = "PLACEMENT")]
     pub placement: Option<Placement>,
     /// Choose how idle workers wait: park (sleep at once), adaptive (spin for a short time, then
@@ -42,8 +44,8 @@ pub struct Knobs {
     /// TIME)
     #[arg(long, value_name = "WAIT")]
     pub wait: Option<Wait>,
-    /// Choose how the items of a loop are divided: fixed (equal shares), sticky (equal shares from
-    /// which idle workers take blocks), shared (one queue for all workers)
+    /// Choose how the items of a loop are divided among the workers: fixed (equal shares), sticky
+    /// (equal shares from which idle workers take blocks), shared (one queue for all workers)
     #[arg(long, value_name = "BALANCE")]
     pub balance: Option<Balance>,
     /// Choose what other processes may do with the pool: off, look (`creel top` shows its workers)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Progress over a known number of units. Threads can share it by reference.
+/// A progress bar over a known number of units. Threads can share it by reference.
 pub struct Progress {
     bar: ProgressBar,
 }

@@ -34,7 +34,8 @@ pub struct Line {
     pub style: LineStyle,
 }
 
-/// Whether the terminal reports mouse events. Then you cannot select text with the mouse.
+/// Whether the terminal reports mouse events. If it does, the user cannot select text with the
+/// mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mouse {
     /// It reports them.

@@ -280,8 +280,8 @@ impl Question {
     }
 }
 
-/// Formats a factor. Adds its interval only if the interval is wide, because a narrow one would
-/// only make the sentence longer.
+/// Formats a factor. Adds its interval if the factor is above 1 and the interval is wide. A narrow
+/// interval would only make the sentence longer.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
     /// An interval is wide if its ends differ from the factor by more than 10 %.
     const WIDE: f64 = 1.1;

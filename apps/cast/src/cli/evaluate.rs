@@ -477,8 +477,8 @@ fn medians(sink: &str, point: &Point, runs: &[Values]) -> Row {
     }
 }
 
-/// Returns the name of a row's curve. It mentions the number of contexts, the number of buffers and
-/// the wait only if rows differ in them.
+/// Returns the name of a row's curve. It mentions the number of contexts and the wait only if rows
+/// differ in them, and the number of buffers only if rows of the same sink differ in it.
 fn curve(row: &Row, rows: &[Row]) -> String {
     let mut name = row.sink.clone();
     if rows.iter().any(|other| other.contexts != row.contexts) {

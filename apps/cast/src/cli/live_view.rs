@@ -139,7 +139,7 @@ const COLUMNS: [Column; 20] = [
     name("keys", 12, |row| Value::Text(row.report.keys.clone())),
 ];
 
-/// The keys that the last line names.
+/// The key bindings, as the last line of the screen shows them.
 const KEYS: &str = "←→ column  r reverse  ↑↓ PgUp PgDn Home scroll  space pause  q end";
 
 /// The choices of the user.

@@ -35,8 +35,9 @@ struct ContextArgs {
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
     contexts: usize,
-    /// Handle packets and timers at most once per TIME in each context. 0ms means at once
-    /// [default: 2ms, or the time of a packet if that is shorter, so that packets leave one by one]
+    /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
+    /// then up to TIME late. 0ms means at once [default: 2ms, or the time of a packet if that is
+    /// shorter, so that packets leave one by one]
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     #[command(flatten)]

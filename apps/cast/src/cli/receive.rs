@@ -70,8 +70,9 @@ pub struct Receive {
     /// Share the streams among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Handle packets and timers at most once per TIME in each context. 0ms means at once. The
-    /// figures use the kernel's time of arrival, so a longer wait only delays recordings and reports
+    /// Save CPU time by handling packets and timers at most once per TIME in each context. 0ms
+    /// means at once. The figures use the kernel's time of arrival, so a longer wait only delays
+    /// recordings and reports
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]

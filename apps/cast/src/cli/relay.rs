@@ -49,7 +49,7 @@ pub struct Relay {
     /// Queue up to N packets per client, and drop the oldest when more are waiting
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = count, help_heading = "Packets")]
     queue: usize,
-    /// Replace SSRCs, sequence numbers and timestamps, so that clients cannot recognize a source
+    /// Hide the sources from the clients, by replacing SSRCs, sequence numbers and timestamps
     #[arg(long, help_heading = "Packets")]
     rewrite: bool,
     /// Pass RTCP reports on: mux (on the ports of the packets), own (on the next ports, so that
@@ -71,7 +71,8 @@ pub struct Relay {
     /// Share the ports among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Handle packets and timers at most once per TIME in each context. 0ms means at once
+    /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
+    /// then up to TIME late. 0ms means at once
     #[arg(long, value_name = "TIME", default_value = "2ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]

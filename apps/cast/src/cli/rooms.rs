@@ -35,16 +35,17 @@ pub struct Rooms {
     /// Open N rooms
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Rooms")]
     rooms: usize,
-    /// Mix N samples per second. Legs of another rate are ignored, because we do not resample
+    /// Mix N samples per second. Participants with another rate are ignored, because we do not
+    /// resample
     #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(8_000..=192_000), help_heading = "Rooms")]
     rate: u32,
     /// Send packets that last TIME
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = packet_time, help_heading = "Rooms")]
     packet_time: Duration,
-    /// Admit up to N legs to one room. A leg is the stream of one participant
+    /// Admit up to N participants (legs) to one room
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = count, help_heading = "Rooms")]
     legs: usize,
-    /// Remove a leg that has sent nothing for TIME
+    /// Remove a participant that has sent nothing for TIME
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = period, help_heading = "Rooms")]
     silence: Duration,
     #[command(flatten)]
@@ -52,7 +53,8 @@ pub struct Rooms {
     /// Share the rooms among N contexts, which are threads
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
-    /// Handle packets and timers at most once per TIME in each context
+    /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
+    /// then up to TIME late
     #[arg(long, value_name = "TIME", default_value = "5ms", value_parser = parse_duration, help_heading = "Contexts")]
     wait: Duration,
     #[command(flatten, next_help_heading = "Contexts")]

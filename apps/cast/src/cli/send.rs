@@ -93,7 +93,7 @@ pub struct Send {
     /// Start each stream at timestamp N [default: random]
     #[arg(long, value_name = "N", help_heading = "Formats")]
     timestamp: Option<u32>,
-    /// Seed the random numbers with N, so that you can repeat a run
+    /// Seed the random numbers with N, so that you can repeat a run [default: random]
     #[arg(long, value_name = "N", help_heading = "Formats")]
     seed: Option<u64>,
     #[command(flatten)]

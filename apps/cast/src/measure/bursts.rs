@@ -30,9 +30,11 @@ pub struct Bursts {
 /// Collects the positions of losses in ascending order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LossRuns {
-    /// The first and the last loss of the current group, and their number.
+    /// The position of the first loss of the current group.
     first: i64,
+    /// The position of the last loss of the current group.
     last: i64,
+    /// The number of losses in the current group.
     losses: u64,
     /// Sums over the complete groups with several losses.
     bursts: u64,

@@ -235,10 +235,11 @@ impl SequenceTracker {
 pub(crate) struct Lateness {
     /// The end of the first window, and its minimum transit time.
     first: Option<(u64, i64)>,
-    /// The end of the current window, and the minimum transit times of the current and of the
-    /// previous window.
+    /// The end of the current window.
     until: u64,
+    /// The minimum transit time of the current window.
     least: i64,
+    /// The minimum transit time of the previous window.
     before: i64,
 }
 

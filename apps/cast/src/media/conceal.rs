@@ -8,10 +8,11 @@
 pub(super) struct Conceal {
     /// The last samples that were played.
     past: Vec<i16>,
-    /// While we conceal, these are the pitch period, the position within it, and the number of
-    /// concealed samples.
+    /// The pitch period in samples, while we conceal.
     period: usize,
+    /// The position within the pitch period, while we conceal.
     at: usize,
+    /// The number of concealed samples, or 0 while we do not conceal.
     filled: usize,
     fade: usize,
     lags: (usize, usize),

@@ -88,9 +88,10 @@ pub(crate) struct Playout {
     /// The smallest time to spare in the current window, and in the window before.
     margins: [i64; 2],
     since_window: u32,
-    /// The number of recent times at which packets were late, and the number of frames since we
-    /// last forgot one.
+    /// The number of recent times at which packets were late. We do not count a packet if the lag
+    /// is already about to grow, or if the packet is late by more than [`JITTER_MAX_MS`].
     recurring: u32,
+    /// The number of frames since `recurring` last counted a late packet or forgot one.
     since_late: u32,
     /// Whether the sender is silent on purpose, so that we must not conceal.
     is_silent: bool,

@@ -93,8 +93,9 @@ pub(crate) struct Recording {
     /// Bytes that we have not written yet, and their offset after the header.
     buffer: Vec<u8>,
     buffer_start: u64,
-    /// The number of bytes up to the last sample, and the number that the header states.
+    /// The number of bytes up to the last sample.
     end: u64,
+    /// The number of bytes that the header states.
     header_bytes: u64,
 }
 

@@ -51,9 +51,9 @@ pub(crate) struct ReportBlock {
     pub(crate) highest_sequence: u32,
     /// The jitter in ticks of the stream's clock.
     pub(crate) jitter: u32,
-    /// The middle 32 bits of the last sender report's time, and the time since its arrival in
-    /// 65,536ths of a second.
+    /// The middle 32 bits of the last sender report's time.
     pub(crate) last_sr: u32,
+    /// The time since that report arrived, in 65,536ths of a second.
     pub(crate) delay_since_last_sr: u32,
 }
 

@@ -18,7 +18,8 @@ use std::time::{Duration, Instant};
 pub(crate) const INTERVAL: Duration = Duration::from_millis(200);
 /// The maximum number of clients that we remember.
 const CLIENTS_MAX: usize = 65_536;
-/// A client was closed from the beginning if its first error arrives within this time.
+/// A client was closed from the beginning if its first error arrives within this time after the
+/// sockets of the context were opened. A client that is added later never counts as such.
 const BEGINNING: Duration = Duration::from_secs(1);
 
 /// A client whose host answered that its port is closed or that it cannot be reached.

@@ -53,8 +53,8 @@ pub(crate) struct Delay {
 }
 
 impl Delay {
-    /// Returns the round-trip time if this delay arrived at `now` in NTP format, or `None` if the
-    /// clocks disagree.
+    /// Returns the round-trip time if this delay arrived at `now` in NTP format. Returns `None` if
+    /// the delay refers to no report, or if the clocks disagree.
     pub(crate) fn round_trip(&self, now: u64) -> Option<Duration> {
         let away = compact_ntp(now).wrapping_sub(self.last_report);
         let trip = away.wrapping_sub(self.since);

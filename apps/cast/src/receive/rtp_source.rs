@@ -95,8 +95,9 @@ pub(super) struct RtpSource {
     bytes: u64,
     late: u64,
     last_arrival: u64,
-    /// The extended timestamp of the newest packet, and the timestamp at the last restart.
+    /// The extended timestamp of the newest packet.
     timestamp: i64,
+    /// The timestamp at the last restart.
     base: i64,
     spacing: Spacing,
     lateness: Lateness,
@@ -348,7 +349,8 @@ impl RtpSource {
     }
 
     /// Records the keys in the older blocks of a redundant packet, and returns the packet with its
-    /// newest block only. Returns `None` if the packet is malformed.
+    /// newest block only. Returns `None` if the packet is malformed, or if its newest block is a
+    /// redundant packet itself.
     #[cold]
     fn read_redundant<'a>(&mut self, packet: &Packet<'a>, formats: &Formats) -> Option<Packet<'a>> {
         let of = |number| formats.of(number).map(|format| format.encoding);

@@ -50,9 +50,9 @@ pub(super) struct UdpReader {
     published: Published,
     /// The number of packets since the source address was last checked.
     since_address_check: u32,
-    /// The number of packets in the current turn, and in the one before. A turn ends when no packet
-    /// is left.
+    /// The number of packets in the current turn. A turn ends when no packet is left.
     in_turn: u32,
+    /// The number of packets in the previous turn.
     in_last_turn: u32,
     /// Whether several streams share this port.
     shared: bool,

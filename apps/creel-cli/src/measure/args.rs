@@ -67,7 +67,7 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub at_most: Duration,
-    /// Run each command RUNS times before the counted runs
+    /// Run each command RUNS times before the counted runs, for example to fill caches
     #[arg(
         short,
         long,
@@ -87,7 +87,8 @@ pub struct MeasureArgs {
     /// --reference, COMMAND, each --vs
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
-    /// Also compare the first command with itself, and report no difference smaller than that
+    /// Estimate the noise: also compare the first command with itself, and report no difference
+    /// that is smaller
     #[arg(long, help_heading = "Comparison")]
     pub aa: bool,
     /// Replace {NAME} in the commands by each VALUE (may be repeated)
@@ -120,7 +121,7 @@ pub struct MeasureArgs {
     /// Run LINE in a shell after the last run of each command
     #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
     pub cleanup: Option<String>,
-    /// Wait for TIME before each run
+    /// Wait for TIME before each run, so that the processor cools down
     #[arg(
         long,
         default_value = "0s",

@@ -160,7 +160,8 @@ fn kind(tables: &Tables) -> (::elf::file::Class, u16) {
 /// The longest path that the kernel accepts.
 const PATH_MAX: u64 = 4096;
 
-/// Returns the dynamic loader that an ELF file names, or `None` if it names none.
+/// Returns the dynamic loader that an ELF file names. Returns `None` if the file names none, cannot
+/// be read, or is not an ELF file.
 pub fn loader(path: &Path) -> Option<PathBuf> {
     let file = File::open(path).ok()?;
     let tables = Tables::open_stream(&file).ok()?;

@@ -113,11 +113,12 @@ pub struct RunArgs {
     /// allocation area of GHC from the cache size
     #[arg(long, help_heading = "Runtime")]
     gc: bool,
-    /// Also preload a library that reports the number of workers as the number of CPUs (not for
-    /// static programs)
+    /// Also make the program see the number of workers as the number of CPUs. For this, creel
+    /// preloads a library, which has no effect on static programs
     #[arg(long, help_heading = "Runtime")]
     shim: bool,
-    /// Stay the parent of the program, and report on stderr when the limits change
+    /// Report on stderr when the limits change, and resize the Creel pools of the program that
+    /// allow it. For this, creel stays the parent of the program
     #[arg(long, help_heading = "Changing limits")]
     watch: bool,
     /// Also run LINE in a shell when the limits change, with CREEL_WORKERS and CREEL_PID set, for

@@ -53,8 +53,9 @@ pub struct Sampler {
     last: BTreeMap<u32, Thread>,
     /// The threads in the last sample.
     now: BTreeMap<u32, Thread>,
-    /// The time of the last sample, and the time that it took.
+    /// The time of the last sample.
     sampled_at: Instant,
+    /// The time that the last sample took.
     sampling: Duration,
     /// The ended threads that an earlier interval has reported.
     ended_threads: BTreeSet<u32>,

@@ -42,7 +42,7 @@ pub struct Load {
     /// Change the rate linearly from each value to the next, instead of in steps
     #[arg(long, help_heading = "Load")]
     ramp: bool,
-    /// Run each step for TIME
+    /// Keep each rate for TIME. With --ramp, change from one rate to the next within TIME
     #[arg(
         long,
         value_name = "TIME",
@@ -73,7 +73,8 @@ pub struct Load {
     /// Count a request as timed out if its answer takes longer than TIME
     #[arg(long, value_name = "TIME", default_value = "5s", help_heading = "Load")]
     timeout: Time,
-    /// Send TIME to the service in the header x-timeout-ms, which limits its work on a request
+    /// Limit the service's work on a request to TIME, with the header x-timeout-ms [default: the
+    /// --deadline of the service]
     #[arg(long, alias = "patience", value_name = "TIME", help_heading = "Load")]
     request_timeout: Option<Time>,
     /// Pad each message to at least BYTES bytes

@@ -43,7 +43,7 @@ pub struct Options {
     /// Close a connection if its client reads nothing of an answer for TIME [default: 10s]
     #[arg(long, value_name = "TIME", help_heading = "Connections")]
     write_timeout: Option<Time>,
-    /// Reject request bodies longer than BYTES [default: 65536]
+    /// Reject request bodies longer than BYTES, with status 413 [default: 65536]
     #[arg(long, value_name = "BYTES", help_heading = "Connections")]
     body_max: Option<usize>,
     /// Reject request heads longer than BYTES, at least 8192 [default: 16384]
@@ -77,8 +77,8 @@ pub struct Options {
     #[arg(long, value_name = "HOW", help_heading = "Workers")]
     #[serde(deserialize_with = "optional")]
     io_wait: Option<Wait>,
-    /// Keep the key and the embedded store in this folder, which is created if it is missing
-    /// [default: creel-serve-data]
+    /// Keep the signing key and the embedded store in this folder, which is created if it is
+    /// missing [default: creel-serve-data]
     #[arg(long, value_name = "DIR", help_heading = "Storage")]
     data: Option<PathBuf>,
     /// Keep records in STORE: a file path, memory (lost when the service ends), redis://HOST,
@@ -111,8 +111,8 @@ pub struct Options {
     /// with Sentinel or a cluster whose master has a replica, and otherwise 0]
     #[arg(long, value_name = "N", help_heading = "Storage")]
     pub(super) store_replicas: Option<usize>,
-    /// Read the key from this file of 64 hex digits, which is created if it is missing [default:
-    /// key in the folder of --data]
+    /// Read the signing key from this file of 64 hex digits, which is created if it is missing
+    /// [default: key in the folder of --data]
     #[arg(long, value_name = "FILE", help_heading = "Storage")]
     key: Option<PathBuf>,
     /// Hash passwords with these Argon2 parameters: m KiB of memory, t passes and p lanes [default:

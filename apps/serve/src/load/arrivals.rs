@@ -23,8 +23,9 @@ pub(super) struct Schedule {
     arrivals: Arrivals,
     random: Random,
     started: Instant,
-    /// The step of the last request, and its time in seconds since the start of that step.
+    /// The step of the last request.
     step: usize,
+    /// The time of the last request, in seconds since the start of its step.
     within_s: f64,
     number: u64,
 }

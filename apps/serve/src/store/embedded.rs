@@ -58,8 +58,9 @@ pub(super) struct Embedded {
     /// The database, or `None` if it could not be opened again.
     database: Option<Database>,
     health: Arc<Health>,
-    /// The time of the last attempt to write, and the time to wait before the next one.
+    /// The time of the last attempt to write.
     tried: Instant,
+    /// The time to wait between the last attempt to write and the next one.
     pause: Duration,
 }
 
@@ -165,7 +166,8 @@ impl Embedded {
         requests.recv().ok()
     }
 
-    /// Makes one attempt to write. It opens the database again if that fails.
+    /// Makes one attempt to write. If that fails, or if the database is not open, it opens the
+    /// database again. Does nothing if the database is open and its folder has no free space.
     fn try_again(&mut self) {
         self.tried = Instant::now();
         self.pause = (2 * self.pause).min(RETRY_MAX);

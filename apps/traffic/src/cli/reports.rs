@@ -52,14 +52,15 @@ pub struct ReportFlags {
     /// Write all events to FILE as CSV
     #[arg(long, value_name = "FILE")]
     events_csv: Option<PathBuf>,
-    /// Use intervals of TIME in edge data and turn counts. As in all flags, a number without a unit
-    /// is in seconds
+    /// Use intervals of TIME in edge data and turn counts. A number without a unit is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 300, value_parser = seconds::<1, 1_000_000>)]
     interval: u32,
-    /// Report only what happens at or after TIME
+    /// Report only what happens at or after TIME in the simulation. A number without a unit is in
+    /// seconds
     #[arg(long, value_name = "TIME", default_value_t = 0, value_parser = seconds::<0, 3_000_000>)]
     from: u32,
-    /// Report only what happens before TIME
+    /// Report only what happens before TIME in the simulation. A number without a unit is in
+    /// seconds [default: the end of the run]
     #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
     /// Report only roads that begin inside this part of the map. Its western, southern, eastern and
@@ -72,7 +73,8 @@ pub struct ReportFlags {
     /// Report only roads with a speed limit of at least KM/H
     #[arg(long, value_name = "KM/H", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1000))]
     speed: u32,
-    /// Write the positions of floating car data once per TIME
+    /// Write the positions of floating car data (--fcd) once per TIME. A number without a unit is
+    /// in seconds
     #[arg(long, value_name = "TIME", default_value_t = 1, value_parser = seconds::<1, 1_000_000>)]
     fcd_every: u32,
     /// Report only every Nth car

@@ -39,12 +39,13 @@ pub struct Run {
     #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Also write the snapshot each time that TIME has been simulated, so that you can resume after
-    /// a crash
+    /// a crash. A number without a unit is in seconds
     #[arg(long, help_heading = "Simulation", value_name = "TIME", requires = "snapshot", value_parser = seconds::<1, { u32::MAX }>)]
     snapshot_every: Option<u32>,
-    /// Close and change roads by the time table in FILE, with lines such as `3600,main,close`,
-    /// `4200,main,open`, `600,bridge,capacity,900` (cars per hour) or `600,bridge,speed,30` (km/h).
-    /// Cars that wanted to use a closed road take another way
+    /// Close and change roads by the time table in FILE. Each line begins with a time in seconds
+    /// and the name of a road, for example `3600,main,close`, `4200,main,open`,
+    /// `600,bridge,capacity,900` (cars per hour) or `600,bridge,speed,30` (km/h). Cars that wanted
+    /// to use a closed road take another way, if there is one
     #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     incidents: Option<PathBuf>,
     #[command(flatten)]

@@ -113,8 +113,9 @@ struct Travellers {
     /// Let each gravity traveller choose among N random destinations, and prefer near ones
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
-    /// Keep the routes in FILE. If FILE exists and was written for the same network and demand, use
-    /// its routes instead of computing them
+    /// Save time in later runs: use the routes in FILE if they were written for the same network
+    /// and demand. Otherwise compute the routes and write them to FILE. With --strict, FILE is not
+    /// used
     #[arg(long, value_name = "FILE")]
     prepared: Option<PathBuf>,
 }
@@ -131,13 +132,13 @@ struct PhysicsFlags {
     reaction: u32,
     /// Set critical gaps at priority junctions: the shortest gap that a driver accepts, by kind of
     /// turn, for example left=7.5s,through=6s. Kinds: major (a turn from the major road), right,
-    /// through and left (from a minor road), roundabout [default: major=4.1s, right=6.2s,
-    /// through=6.5s, left=7.1s, roundabout=4.98s]
+    /// through and left (from a minor road), roundabout. A number without a unit is in milliseconds
+    /// [default: major=4.1s, right=6.2s, through=6.5s, left=7.1s, roundabout=4.98s]
     #[arg(long, value_name = "KIND=TIME", value_delimiter = ',', value_parser = turn_time)]
     critical_gap: Vec<(Turn, u32)>,
     /// Set follow-up times at priority junctions: the time between two cars of a queue that use the
-    /// same gap, by kind of turn [default: major=2.2s, right=3.3s, through=4s, left=3.5s,
-    /// roundabout=2.61s]
+    /// same gap, by kind of turn as for --critical-gap. A number without a unit is in milliseconds
+    /// [default: major=2.2s, right=3.3s, through=4s, left=3.5s, roundabout=2.61s]
     #[arg(long, value_name = "KIND=TIME", value_delimiter = ',', value_parser = turn_time)]
     follow_up: Vec<(Turn, u32)>,
     /// Multiply the flow capacity of all roads by F. For example, use 0.1 if the demand is a sample
@@ -147,8 +148,8 @@ struct PhysicsFlags {
     /// Multiply the storage of all roads by F. The storage is the number of cars that fit on a road
     #[arg(long, value_name = "F", default_value_t = 1.0, value_parser = factor)]
     storage_factor: f64,
-    /// Let a car step aside if it has been blocked for TIME, for example 5m. It then drives past
-    /// the full roads ahead, so that a gridlock dissolves. A number without a unit is in seconds
+    /// Dissolve gridlocks: let a car that has been blocked for TIME, for example 5m, drive past the
+    /// full roads ahead until it finds a road with room. A number without a unit is in seconds
     /// [default: 300]
     #[arg(long, value_name = "TIME", value_parser = seconds::<1, 100_000>)]
     stuck: Option<u32>,
@@ -161,11 +162,13 @@ struct ReroutingFlags {
     /// times of the last minutes
     #[arg(long, value_name = "P", value_parser = percent)]
     reroute: Option<f64>,
-    /// Let cars search each time that TIME has been simulated. The percentage of --reroute stays
-    /// the one per minute. A number without a unit is in seconds
+    /// Let late cars search for a quicker route every TIME. --reroute is still a percentage per
+    /// minute: with `--reroute 10 --reroute-every 2m`, 20 percent of the late cars search every two
+    /// minutes. A number without a unit is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 60, requires = "reroute", value_parser = seconds::<1, 86_400>)]
     reroute_every: u32,
-    /// Count a car as late if the rest of its trip takes P percent longer than in free flow
+    /// Count a car as late, so that it may search for a quicker route, if the rest of its trip
+    /// takes more than P percent longer than in free flow
     #[arg(long, value_name = "P", default_value_t = 20, requires = "reroute", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     late: u32,
 }

@@ -20,8 +20,9 @@ struct Trip {
     speeds: [f64; 2],
     /// The time at which the car reaches the end of its road in free flow.
     due_ms: Ms,
-    /// The time for which the car has waited at the ends of roads, and how often.
+    /// The time for which the car has waited at the ends of roads.
     waited_ms: u64,
+    /// How often the car has waited at the end of a road.
     waits: u32,
     reroutes: u32,
 }

@@ -179,8 +179,9 @@ pub struct Simulation {
     rerouting: Option<Rerouting>,
     /// The router for free-flow times. Routers for other times are derived from it.
     router: OnceLock<Arc<Router>>,
-    /// The geometry of the links, and the numbers of the cars by place, for their positions.
+    /// The geometry of the links, from which we compute the positions of cars.
     lines: OnceLock<Arc<positions::Lines>>,
+    /// The numbers of the cars by place, which we need for the positions of cars.
     numbers: OnceLock<Arc<positions::Numbers>>,
 }
 

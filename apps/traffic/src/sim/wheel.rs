@@ -10,7 +10,7 @@ use crate::network::Ms;
 pub(super) const SLOT_MS: Ms = 125;
 const SLOTS: usize = 512;
 
-/// The wheel: one list of elements per slot.
+/// A timing wheel, which has one linked list of pending elements per slot.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Wheel {
     first: Vec<u32>,

@@ -214,7 +214,7 @@ impl Engine<'_> {
         self.existing == Existing::Skip && unit.output.exists()
     }
 
-    /// Reads a song and its warnings, unless its output exists.
+    /// Reads a song and its warnings. Fails if its output exists and `Existing::Refuse` is set.
     pub(super) fn ready(&self, unit: &Unit) -> Result<(Song, Warnings)> {
         if self.existing == Existing::Refuse && unit.output.exists() {
             return Err(Error::Io(io::Error::other(format!(

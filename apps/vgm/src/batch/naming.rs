@@ -145,7 +145,8 @@ impl Naming {
         name.ok_or_else(|| Error::NotVgm("the pattern gives an empty name".into()))
     }
 
-    /// Returns the path that the pattern produces, or `None` if nothing follows its last `/`.
+    /// Returns the path that the pattern produces, or `None` if the file name after its last `/`
+    /// would be empty.
     fn expand(&self, tags: &Gd3, file: &str, track: usize) -> Option<PathBuf> {
         let mut components = vec![String::new()];
         for piece in &self.0 {

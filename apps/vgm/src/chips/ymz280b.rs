@@ -86,9 +86,11 @@ struct Voice {
     decoder: Decoder,
     /// The state of the decoder at the loop start.
     looped: Decoder,
-    /// The two samples to interpolate between, and the position between them.
+    /// The sample before the current position.
     from: i32,
+    /// The sample after the current position.
     to: i32,
+    /// The position between these two samples, for the interpolation.
     between: u32,
 }
 

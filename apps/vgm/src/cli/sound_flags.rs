@@ -64,7 +64,7 @@ pub(super) struct EffectFlags {
     normalize: bool,
     #[command(flatten)]
     tone: EffectOptions,
-    /// Add noise of one quantization step before rounding to 8 or 16 bits
+    /// Mask the rounding to 8 or 16 bits, by adding noise of one quantization step before it
     #[arg(long)]
     pub(super) dither: bool,
 }
@@ -75,8 +75,8 @@ pub(super) struct EffectOptions {
     /// Compress loud samples (above -2 dB) smoothly instead of clipping them
     #[arg(long)]
     pub(super) soft_clip: bool,
-    /// Keep the mean of the chips (DC). By default, a filter removes frequencies below 5 Hz, as the
-    /// capacitors at the outputs of the boards do
+    /// Keep the constant offset of the chips' outputs (DC). By default, a filter removes
+    /// frequencies below 5 Hz, as the capacitors at the outputs of the boards do
     #[arg(long, overrides_with = "dc_filter")]
     pub(super) no_dc_filter: bool,
     /// Remove frequencies below 5 Hz. This is the default, and overrides a configuration file

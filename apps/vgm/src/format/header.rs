@@ -88,7 +88,8 @@ pub struct Header {
 
 /// Reads the header from the first bytes of a file, plain or packed.
 ///
-/// Returns `None` if there are not enough bytes for a header. The extra header may be cut off.
+/// Returns `None` if there are not enough bytes for a header, or if it is malformed. The extra
+/// header may be cut off.
 pub fn peek(front: &[u8]) -> Option<Header> {
     // One byte more than the longest plain header, because at least one command must follow it.
     Header::parse(&unpack_front(front, 0x101)).ok()

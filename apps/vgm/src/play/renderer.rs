@@ -145,7 +145,8 @@ impl Renderer {
         }
     }
 
-    /// Waits for a command that leads to a song. Returns `false` if the player should quit.
+    /// Waits for a command that leads to a song. Returns `false` if the player should quit, or if
+    /// the sink has ended.
     async fn wait_for_song(&mut self) -> Result<bool, RecvError> {
         let mut empty = Vec::new();
         loop {

@@ -232,8 +232,8 @@ impl<'s> SplitPlayer<'s> {
         self.sum(out)
     }
 
-    /// Overwrites the beginning of `out` with the sum of the unmuted parts. Returns the number of
-    /// frames.
+    /// Overwrites the beginning of `out` with the sum of the unmuted parts, and applies the
+    /// fade-out to it. Returns the number of frames.
     fn sum(&mut self, out: &mut [[f32; 2]]) -> usize {
         let made = self.parts[0].mix.len();
         let out = &mut out[..made];

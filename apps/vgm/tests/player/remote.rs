@@ -260,7 +260,8 @@ fn paused_player_shows_the_seek_position() {
     // The buffer of the device does not count.
     let near = |status: &Value, seconds: f64| (at(status) - seconds).abs() < 0.2;
     player.until("at a minute", |status| near(status, 60.0));
-    // The seek starts at the new position, and not at the last audible one.
+    // A relative seek counts from the target of the previous seek, and not from the last position
+    // that was played.
     player.send(&["seek", "+10"]);
     player.until("ten seconds on", |status| near(status, 70.0));
     player.send(&["next"]);

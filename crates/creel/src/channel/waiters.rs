@@ -38,8 +38,9 @@ const NONE: usize = usize::MAX;
 
 struct List {
     slots: Vec<Slot>,
-    /// The indices of the first and the last waiter.
+    /// The index of the first waiter.
     first: usize,
+    /// The index of the last waiter.
     last: usize,
     /// The index of the first free slot. The free slots are linked by `after`.
     free: usize,

@@ -226,7 +226,8 @@ impl State {
         }
     }
 
-    /// Wakes the sleeping members after a change that they may wait for.
+    /// Wakes the sleeping members, if there are any. Call this after each change that a member may
+    /// be waiting for.
     #[inline]
     fn changed(&self) {
         if self.sleepers.load(Ordering::SeqCst) > 0 {

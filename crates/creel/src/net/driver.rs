@@ -153,7 +153,7 @@ impl Driver {
 
     /// Polls once without waiting. `again` says that this poll continues a row, because the last
     /// answer was full or because an operation left it open whether there is more. Returns `None`
-    /// if another worker is polling.
+    /// if another worker is polling, if no socket is registered, or if there is no poller.
     pub(super) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;

@@ -13,8 +13,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// After this number of consecutive reports that no task used, we stop reporting the socket by
-/// level, because each report has a cost.
+/// The number of consecutive unused reports after which we switch a socket from level-triggered to
+/// edge-triggered or one-shot mode. A report is unused if no task tries to read because of it. In
+/// level-triggered mode, each poll would return at once for ever.
 const UNANSWERED_MAX: u32 = 16;
 
 /// The meaning of a report for the driver.
@@ -33,7 +34,8 @@ pub(super) struct Report {
 pub(super) struct Retry {
     /// The row of answers that contained the last report.
     row: AtomicU32,
-    /// The number of datagrams received since the first report of the row.
+    /// The number of datagrams received since the first report of the row, or since a read last
+    /// found nothing if that was later.
     taken: AtomicU32,
     /// Whether there was more than one datagram the last time, so that we read again at once.
     bursts: AtomicBool,

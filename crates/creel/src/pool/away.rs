@@ -56,8 +56,8 @@ thread_local! {
 pub(super) struct Away {
     /// The thread's own pool, if the thread is a worker.
     own: Option<Arc<Shared>>,
-    /// Whether this is counted as away. It is false in a `block_on` inside another one, because the
-    /// outer one is counted already.
+    /// Whether this is counted as away. It is false for a thread that is not a worker. It is also
+    /// false in a `block_on` inside another one, because the outer one is counted already.
     counts: bool,
     since: Instant,
 }

@@ -246,7 +246,8 @@ impl Pinning {
         Ok(())
     }
 
-    /// Pins a changed number of workers with the same placement as before.
+    /// Pins the workers again after a resize, with the same placement as before. Does nothing if
+    /// no placement was requested and the workers were never pinned.
     pub(crate) fn repin(&self, workers: usize) -> Result<(), creel_topology::Error> {
         match (&self.asked, self.version()) {
             (Some(_), _) => self.pin_as_configured(workers),

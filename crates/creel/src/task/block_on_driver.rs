@@ -53,8 +53,9 @@ impl<'a> BlockOnDriver<'a> {
         }
     }
 
-    /// Leases a worker, unless the driver has one. A worker of another pool never does this,
-    /// because then it would depend on chance on which thread a task runs.
+    /// Leases a worker if one is idle, unless the driver has one. A worker of another pool never
+    /// does this, because then it would depend on chance on which thread a task runs. A thread that
+    /// holds a local scheduler already does not do it either.
     pub(crate) fn attach(&self) {
         self.first.set(false);
         if self.at.get().is_some() || current::may_be_waited_for() || !local::may_attach() {

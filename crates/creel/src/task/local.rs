@@ -62,9 +62,10 @@ pub(crate) struct LocalScheduler {
 
 /// The state that only the holder accesses.
 pub(super) struct Own {
-    /// `polls_left` is the number of polls until the next maintenance. `polls_planned` is the
-    /// number of polls between the last maintenance and the next one, and is 0 before the first.
+    /// The number of polls until the next maintenance.
     pub(super) polls_left: u32,
+    /// The number of polls between the last maintenance and the next one. It is 0 before the first
+    /// maintenance.
     pub(super) polls_planned: u32,
     /// The number of polls until a task from the injection queue has priority.
     pub(super) outside_in: u32,
@@ -170,7 +171,8 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
 }
 
 /// Allocates memory for a channel of type `C` from the heap of the local scheduler that this thread
-/// holds. Returns `None` if the thread holds none or the channel is too large.
+/// holds. Returns `None` if the thread holds none, or if the channel is too large or needs a larger
+/// alignment than the heap has.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
     // A block is reused as plain memory, which does not work with the atomics of a model checker.

@@ -130,7 +130,8 @@ impl Counter {
         }
     }
 
-    /// Returns the time according to the ticks since the anchor, unless there are too many.
+    /// Returns the time according to the ticks since the anchor. Returns `None` if there are too
+    /// many ticks, or if there is no good rate.
     #[inline]
     fn count(&self, ticks: impl FnOnce() -> u64) -> Option<u64> {
         let reach = self.reach.get();

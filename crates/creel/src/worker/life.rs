@@ -138,8 +138,8 @@ impl WorkerThread {
             return Ok(false);
         }
         let mut thread = lock(&self.thread);
-        // We check again, because another thread may have started one in between. The flag changes
-        // only under the lock.
+        // We check again under the lock, because another caller may have started the thread since
+        // the first check.
         let starts = !self.is_running();
         if starts {
             *thread = start()?;

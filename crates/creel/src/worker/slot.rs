@@ -30,8 +30,9 @@ pub(crate) struct WorkerSlot {
     /// sees the other's write. Otherwise, the caller could wait for a worker that has begun other
     /// code.
     idle: AtomicBool,
-    /// Whether the worker takes part in the pool's loop. It is a hint for the caller of the next
-    /// loop.
+    /// Whether the worker has left the idle list although it only takes part in the pool's loop.
+    /// `is_elsewhere` needs this to distinguish such a worker from one that runs other code. It is
+    /// only a hint for the caller of the next loop.
     looping: AtomicBool,
     pub(crate) counters: CachePadded<Counters>,
     /// The other workers. They are ordered by their distance at the time when the thread was last
@@ -106,8 +107,8 @@ impl WorkerSlot {
         !self.is_idle() && !self.looping.load(Ordering::Relaxed)
     }
 
-    /// Records whether the worker takes part in a loop. The worker may be marked as not idle in
-    /// that time.
+    /// Records whether the worker has left the idle list although it only takes part in the pool's
+    /// loop.
     pub(crate) fn set_looping(&self, looping: bool) {
         self.looping.store(looping, Ordering::Relaxed);
     }

@@ -110,11 +110,9 @@ impl Request {
             .arg(SAMPLE)
             .arg(serde_json::to_string(self)?)
             .stdout(Stdio::piped());
-        Ok(Running(
-            command
-                .spawn()
-                .context("cannot start a process for a sample")?,
-        ))
+        Ok(Running(command.spawn().context(
+            "cannot start the process that measures a sample",
+        )?))
     }
 
     fn take(&self) -> anyhow::Result<Sample> {

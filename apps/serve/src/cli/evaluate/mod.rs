@@ -76,7 +76,8 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     password_cost: String,
-    /// Use N times as many workers for the cryptography as there are usable cores
+    /// Measure the service with N times as many workers for the cryptography as there are usable
+    /// cores, for each N
     #[arg(
         long,
         value_name = "N,…",
@@ -105,7 +106,7 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     compare: Vec<String>,
-    /// Measure in these places
+    /// Measure the service under these conditions
     #[arg(
         long,
         value_name = "WHERE,…",

@@ -121,8 +121,9 @@ struct Builder<'a> {
     numbers: HashMap<i64, u32>,
     junction_names: Vec<Box<str>>,
     link_names: Vec<Box<str>>,
-    /// The links that must yield, and those that belong to a roundabout.
+    /// The links that must yield.
     gives_way: HashSet<u32>,
+    /// The links that belong to a roundabout.
     round: Vec<u32>,
     all_way_stops: HashSet<u32>,
 }

@@ -12,8 +12,9 @@ use std::io::{self, Write};
 struct Halt {
     /// The time for which the car has been slow without a break.
     slow: f64,
-    /// The time for which it has halted so far, and in this interval.
+    /// The time for which the car has halted so far.
     total: f64,
+    /// The time for which the car has halted in this interval.
     here: f64,
 }
 

@@ -52,9 +52,9 @@ pub struct Voice {
     /// The panning: 0 is the middle, 1 to 7 attenuate the left side more and more, 9 to 15
     /// attenuate the right side less and less, and 8 is silence.
     pub pan: u8,
-    /// The LFO speed and the vibrato, as in the header of a sound. `tremolo` is also as in the
-    /// header.
+    /// The LFO speed and the vibrato, as in the header of a sound.
     pub lfo: u8,
+    /// The tremolo, as in the header of a sound.
     pub tremolo: u8,
     /// Bytes 8 to A of a sound's header.
     pub rates: [u8; 3],

@@ -116,8 +116,9 @@ pub struct Ics2115 {
     clock_hz: u32,
     oscillators: [Oscillator; OSCILLATORS],
     last: u8,
-    /// The register and the oscillator that the host has selected.
+    /// The register that the host has selected.
     register: u8,
+    /// The oscillator that the host has selected.
     chosen: usize,
     low: u8,
     /// The oscillators that are not muted, one bit per oscillator.

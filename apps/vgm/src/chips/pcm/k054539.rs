@@ -207,7 +207,8 @@ impl Voice {
         true
     }
 
-    /// Returns the current sample, or `None` if it is the end of the sound.
+    /// Returns the current sample. Returns `None` at the end of the sound, or if the chip has no
+    /// such kind of samples.
     fn take(&mut self, rom: Reader<'_>) -> Option<i32> {
         match self.kind >> 2 & 3 {
             0 => {

@@ -105,8 +105,9 @@ pub struct Upd7759 {
     /// The number of units until the next change of the state machine.
     left: u32,
     at: u32,
-    /// The number of units per code. `codes` is the number of remaining codes.
+    /// The number of units per code.
     period: u32,
+    /// The number of remaining codes.
     codes: u32,
     /// Whether a block other than 00 came before, so that 00 is the end.
     begun: bool,
@@ -166,7 +167,8 @@ impl Upd7759 {
         }
     }
 
-    /// Returns the next byte, or `None` if the CPU has not written one.
+    /// Returns the next byte of the ROM. In slave mode, it returns the next byte that the CPU has
+    /// written instead, or `None` if there is none yet.
     fn byte(&mut self) -> Option<u8> {
         if self.is_slave {
             return self.waiting.pop_front();

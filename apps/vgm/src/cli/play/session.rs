@@ -89,7 +89,8 @@ impl PlayerSession {
     ///
     /// # Errors
     ///
-    /// Fails if the channel is full. That is a defect of the program, so we report it to the user.
+    /// Fails if the channel is full, unless the player has ended. A full channel is a defect of the
+    /// program, so we report it to the user.
     pub fn send(&self, command: Command) -> Result<(), String> {
         if self.commands.send(command) || self.controls.is_ended() {
             Ok(())

@@ -50,7 +50,8 @@ impl Terminal {
         Ok(Terminal { inner, out, mouse })
     }
 
-    /// Draws a frame, unless the terminal has not accepted the previous frame yet.
+    /// Draws a frame. Draws nothing if the terminal has not accepted the previous frame yet, or if
+    /// a thread has panicked.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Relaxed) {
             return Ok(());

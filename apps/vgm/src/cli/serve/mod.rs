@@ -41,7 +41,8 @@ pub struct Serve {
     /// Listen on PORT; 0 selects a free port
     #[arg(long, value_name = "PORT", default_value_t = 7881)]
     port: u16,
-    /// Keep the index in FILE [default: $XDG_CACHE_HOME/creel-vgm/index.redb]
+    /// Keep the index of the songs in FILE, so that the next start reads only files that have
+    /// changed [default: $XDG_CACHE_HOME/creel-vgm/index.redb]
     #[arg(long, value_name = "FILE")]
     index: Option<PathBuf>,
     /// Use N workers to read songs and render sound

@@ -43,9 +43,9 @@ pub(super) struct Choice {
     trial: [u64; TRIALS],
     /// The number of steps that this trial still needs.
     trials_left: usize,
-    /// The number of steps until the next trial, and the smallest number of steps between that
-    /// trial and the one after it.
+    /// The number of steps until the next trial.
     until: u32,
+    /// The smallest number of steps between the next trial and the one after it.
     every: u32,
     /// The way that a test forces.
     #[cfg(test)]

@@ -76,8 +76,9 @@ pub(in crate::loops) struct Key {
 /// awake, the loops must take four times as long the next time.
 #[derive(Debug)]
 pub(in crate::loops) struct Alone {
-    /// The time at which the last of these loops began, and its duration on one thread.
+    /// The time at which the last of these loops began.
     last_ns: u64,
+    /// The duration of the last of these loops on one thread.
     last_took_ns: u64,
     /// The total duration of the loops that have followed each other, on one thread.
     spent_ns: u64,

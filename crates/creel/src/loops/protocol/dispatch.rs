@@ -66,9 +66,9 @@ struct Wakes {
     /// The time at which the last waking call was published, so that woken workers can measure how
     /// long a wake-up takes.
     woken_ns: AtomicU64,
-    /// `wake_ns` is the time from a wake-up until the worker runs. `waker_ns` is the cost to the
-    /// waking thread. Both are averages over the last few wake-ups.
+    /// The time from a wake-up until the worker runs, as an average over the last few wake-ups.
     wake_ns: AtomicU64,
+    /// The time that a wake-up costs the waking thread, as an average over the last few wake-ups.
     waker_ns: AtomicU64,
 }
 

@@ -71,9 +71,9 @@ fn ticks() -> u64 {
 fn is_trusted() -> bool {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-    // One short read, because an emulator may show a file without an end.
-    let mut start = [0; 16];
     *TRUSTED.get_or_init(|| {
+        // One short read, because an emulator may show a file without an end.
+        let mut start = [0; 16];
         let read = File::open(path).and_then(|mut file| file.read(&mut start));
         read.is_ok_and(|len| start[..len].trim_ascii() == b"tsc")
     })

@@ -2,9 +2,7 @@
 //! neighbours. Each task waits for a number from its right neighbour, adds one, and sends it to its
 //! left neighbour.
 //!
-//! ```text
-//! cargo run --release -p creel --example whispers -- [LENGTH] [PASSES] [WORKERS]
-//! ```
+//!     cargo run --release -p creel --example whispers -- [LENGTH] [PASSES] [WORKERS]
 //!
 //! Each pass creates a new chain of LENGTH tasks. Only one task of a chain can run at a time, so
 //! more workers cannot make the program faster. They must not make it slower either.

@@ -25,7 +25,6 @@ impl Unused {
     }
 
     /// Adds the counts of another part of the file.
-    #[cfg(feature = "formats")]
     pub(crate) fn merge(&mut self, other: Self) {
         other
             .0

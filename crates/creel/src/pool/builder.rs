@@ -16,7 +16,8 @@ use std::{error, fmt, io, sync::Arc};
 ///
 /// let error = Pool::builder().workers(0).build().unwrap_err();
 /// assert!(matches!(error, BuildError::Workers { asked: 0, .. }));
-/// assert_eq!(error.to_string(), "a pool has 1 to 16383 workers, not 0");
+/// let message = "cannot create a pool with 0 workers: use 1 to 16383";
+/// assert_eq!(error.to_string(), message);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]

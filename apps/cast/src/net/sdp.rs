@@ -224,7 +224,7 @@ fn value<'a>(whole: &'a Session, media: &'a Media, name: &'a str) -> Option<&'a 
     of_media.or_else(|| whole.get_first_attribute_value(name).flatten())
 }
 
-/// The address and the port for reports. If there is no address, reports go to the address of the
+/// The address and the port for reports. `None` means that reports go to the address of the
 /// packets.
 type ReportAddress = (Option<IpAddr>, u16);
 

@@ -395,7 +395,7 @@ pub fn chart(all: &[Measured], plot: Plot) -> Chart {
 }
 
 /// Returns a curve for each command of a matrix. The x of a point is the first number in its
-/// settings. If there is none, x is the position of the point.
+/// settings, or its position if its settings contain no number.
 fn scan(all: &[Measured]) -> Vec<Series> {
     let mut curves: Vec<Series> = Vec::new();
     let mut point = None;

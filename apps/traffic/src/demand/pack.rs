@@ -277,9 +277,9 @@ impl Plans {
         Ok(())
     }
 
-    /// Sets the speeds of all travellers, in the order of their numbers. Travellers for which there
-    /// is no speed drive as fast as the roads allow, which is the default. Speeds that are out of
-    /// range are brought into it.
+    /// Sets the speeds of all travellers, in the order of their numbers. If `speeds` ends early, the
+    /// other travellers drive as fast as the roads allow, which is the default. Speeds that are out
+    /// of range are clamped.
     pub fn set_speeds(&mut self, speeds: impl IntoIterator<Item = CarSpeed>) {
         let mut runs = Speeds::default();
         let speeds = speeds.into_iter().chain(std::iter::repeat(CarSpeed::ROAD));

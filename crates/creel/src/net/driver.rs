@@ -21,7 +21,7 @@
 //!   If it does not support edges, it reports the socket once each time the socket is armed. We use
 //!   edges if the pool has several workers, because workers steal tasks from each other. We also
 //!   use them for sockets on which a task has waited to write, and for streams, because a short
-//!   read already says that there is no more. We switch a socket that no task reads to edges as
+//!   read already shows that the socket is empty. We switch a socket that no task reads to edges as
 //!   well. Systems with kqueue never use levels (`poller/portable.rs`).
 //!
 //! # The end of a driver
@@ -153,7 +153,7 @@ impl Driver {
 
     /// Polls once without waiting. `again` says that this poll continues a row, because the last
     /// answer was full or because an operation left it open whether there is more. Returns `None`
-    /// if another worker is polling, if no socket is registered, or if there is no poller.
+    /// if another worker is polling, if no socket is registered, or if the driver has no poller.
     pub(super) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;

@@ -80,15 +80,15 @@ impl Rhythm {
         }
     }
 
-    /// Returns the time at which to wake up for the next loop. Returns `None` if there is no
-    /// rhythm.
+    /// Returns the time at which to wake up for the next loop. Returns `None` if the loops do not
+    /// follow a rhythm.
     pub(crate) fn alarm(&self) -> Option<u64> {
         (self.in_step && self.trust >= TRUST_MIN)
             .then(|| self.last_ns + self.period_ns - self.lead())
     }
 
-    /// Returns how long to spin for the next loop from now on. Returns `None` if there is no
-    /// rhythm, before the alarm, and when it is too late.
+    /// Returns how long to spin for the next loop from now on. Returns `None` if the loops do not
+    /// follow a rhythm, before the alarm, and when it is too late.
     pub(crate) fn due(&mut self, now: impl Fn() -> u64) -> Option<u64> {
         let alarm = self.alarm()?;
         let now = now();

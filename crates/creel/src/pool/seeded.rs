@@ -45,7 +45,7 @@ impl Pool {
     }
 }
 
-/// Advances the clock to the next timer and fires it. Returns false if there is no timer, or if the
+/// Advances the clock to the next timer and fires it. Returns false if no timer is armed, or if the
 /// pool is not in the deterministic mode.
 pub(super) fn jump(pool: &Shared) -> bool {
     if pool.tasks.seeded.is_none() {

@@ -106,15 +106,15 @@ struct Pair {
 #[derive(Debug)]
 struct Counter {
     anchor: Cell<Pair>,
-    /// The number of ticks that may be counted from the anchor. It is zero if there is no good
-    /// rate.
+    /// The number of ticks that may be counted from the anchor. It is zero unless the rates of
+    /// the last two spans agree.
     reach: Cell<u64>,
     /// The nanoseconds per tick in the last span. It is zero before the end of the first span.
     rate: Cell<u64>,
     /// The last reading, below which no later reading may be.
     last: Cell<u64>,
-    /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0 if
-    /// there is no span.
+    /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0
+    /// before the first span.
     begin: Cell<Pair>,
 }
 

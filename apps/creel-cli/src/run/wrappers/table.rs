@@ -10,8 +10,8 @@ pub struct Wrapper {
     pub valued: &'static [&'static str],
     /// The number of words of the wrapper before the program, without options.
     pub operands: usize,
-    /// A note for the user about an effect of the wrapper that we cannot see. It is empty if there
-    /// is no such effect.
+    /// A note for the user about an effect of the wrapper that we cannot see. It is empty if we see
+    /// all effects.
     pub note: &'static str,
 }
 

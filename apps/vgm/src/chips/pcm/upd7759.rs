@@ -167,8 +167,8 @@ impl Upd7759 {
         }
     }
 
-    /// Returns the next byte of the ROM. In slave mode, it returns the next byte that the CPU has
-    /// written instead, or `None` if there is none yet.
+    /// Returns the next byte of the ROM. In slave mode, it instead returns the next byte that the
+    /// CPU has written, or `None` until the CPU writes one.
     fn byte(&mut self) -> Option<u8> {
         if self.is_slave {
             return self.waiting.pop_front();

@@ -31,7 +31,8 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
-/// The number of connections that keep their buffers between two requests. These take about 20 MB.
+/// The number of HTTP/1 connections that may keep their buffers between two requests. The buffers
+/// of this many connections take about 20 MB.
 const AWAKE: usize = 1024;
 
 /// The smallest limit of open connections that we start with. With fewer, a few silent clients

@@ -308,7 +308,7 @@ const MICROSECONDS: u8 = 6;
 fn nanos(units: u128, resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-    // Units too fine for our integers count as zero seconds.
+    // If a second has more units than a `u128` can count, every time is zero seconds.
     let a_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
     let (seconds, rest) = (units / a_second, units % a_second);
     let rest = rest.checked_mul(1_000_000_000).map_or(0, |r| r / a_second);

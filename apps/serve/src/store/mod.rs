@@ -148,7 +148,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] if the store did not answer.
+    /// Returns [`StoreError`] if the store is not available, if its queue is full, or if it did not
+    /// answer or answered with an error.
     pub async fn count(&self) -> Result<u64, StoreError> {
         match self.request(Command::Count).await? {
             Answer::Count(count) => Ok(count),

@@ -1,5 +1,5 @@
-//! The builder of a pool, which holds the four settings and a few more, and checks them before it
-//! creates the pool.
+//! The builder of a pool. It holds the four settings (workers, placement, wait, balance) and a few
+//! more, such as the name, the stack size and the clock. It checks them before it creates the pool.
 
 use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
 use crate::{

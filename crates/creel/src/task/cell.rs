@@ -435,7 +435,8 @@ impl Task {
         Ran::Complete
     }
 
-    /// Completes the task, and wakes the task that joins it, if there is one.
+    /// Completes the task, and wakes whoever awaits its handle, for example another task or a
+    /// caller of `block_on`.
     ///
     /// # Safety
     ///

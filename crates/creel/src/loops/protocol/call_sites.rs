@@ -22,9 +22,10 @@ use std::panic::Location;
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
 /// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`. Of the
-/// calls that their caller runs alone, we time one in `INLINE_TIMED_EVERY`, because a call that
-/// has become long is only noticed when it is timed. The last number is odd, because two loops that
-/// share a site often take turns.
+/// calls that are tiny, we time one in `INLINE_TIMED_EVERY`, because a call that has become long is
+/// only noticed when it is timed. Of those that their caller runs alone because the workers sleep,
+/// we time both the one in `TIMED_EVERY` and the one in `INLINE_TIMED_EVERY`. The last number is
+/// odd, because two loops that share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
 const INLINE_TIMED_EVERY: u64 = 31;

@@ -203,7 +203,8 @@ fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
 }
 
 impl Request {
-    /// Returns whether the user wants a narrower mask. Only a readable machine makes that possible.
+    /// Returns whether an option of the user may narrow the mask. Only a readable machine makes
+    /// that possible.
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }

@@ -100,7 +100,7 @@ impl Pool {
     }
 
     /// Sorts the items by the key that `key(item)` returns. Equal items may change their order.
-    /// Note that `key` is called for each comparison. Blocks until the slice is sorted.
+    /// Note that `key` is called twice for each comparison. Blocks until the slice is sorted.
     ///
     /// # Panics
     /// Panics in the same cases as [`sort`](Self::sort), and with a panic of `key`.

@@ -185,7 +185,12 @@ pub struct Play {
     )]
     jobs: Option<usize>,
     /// Let other programs observe the workers: off or look (`creel top` shows them)
-    #[arg(long, value_name = "O", default_value = "off", help_heading = "Pool settings")]
+    #[arg(
+        long,
+        value_name = "O",
+        default_value = "off",
+        help_heading = "Pool settings"
+    )]
     observe: Observe,
 }
 

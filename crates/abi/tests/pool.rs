@@ -117,12 +117,12 @@ fn works(compiler: &[&str], name: &str) {
 }
 
 #[test]
-fn the_c_interface_works() {
+fn the_checks_of_the_c_interface_succeed() {
     works(&C, "pool.c");
 }
 
 #[test]
-fn the_cpp_interface_works() {
+fn the_checks_of_the_cpp_interface_succeed() {
     works(&CPP, "pool.cpp");
 }
 

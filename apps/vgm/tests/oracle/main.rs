@@ -264,7 +264,7 @@ fn ym3438_streams() {
 
 /// Compares all songs in the folder `CREEL_ORACLE_SONGS`.
 #[test]
-fn songs() {
+fn songs_of_a_folder_sound_as_in_ymfm() {
     let Some(folder) = std::env::var_os("CREEL_ORACLE_SONGS") else {
         eprintln!("skipped: CREEL_ORACLE_SONGS names no folder of songs");
         return;

@@ -216,8 +216,8 @@ impl<'a> Trial<'a> {
         Ok(Self {
             args,
             load,
-            // The agent is the process that runs the commands. We start it before a plan of a
-            // candidate narrows the affinity mask of this process, so that it inherits the whole
+            // The agent is the process that runs the commands. We start it before the plan of
+            // a candidate narrows the affinity mask of this thread, so that it inherits the whole
             // mask.
             agent: Agent::start()?,
             interrupt: Interrupt::install()?,

@@ -435,8 +435,8 @@ impl Task {
         Ran::Complete
     }
 
-    /// Completes the task, and wakes whoever awaits its handle, for example another task or a
-    /// caller of `block_on`.
+    /// Completes the task, and wakes the waker that its handle has registered, for example that of
+    /// another task or of a caller of `block_on`.
     ///
     /// # Safety
     ///

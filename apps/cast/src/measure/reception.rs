@@ -183,7 +183,6 @@ impl SequenceTracker {
         behind <= MISORDER && self.seen >> behind & 1 == 1
     }
 
-    /// Returns the counts.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             received: self.received,

@@ -62,7 +62,6 @@ pub(crate) struct PlayoutStats {
     pub(crate) concealed: u64,
     /// The number of frames that were played slower or faster.
     pub(crate) stretched: u64,
-    /// The number of restarts.
     pub(crate) restarts: u64,
 }
 

@@ -315,7 +315,6 @@ fn nanos(units: u128, resolution: u8) -> u64 {
     u64::try_from(seconds * 1_000_000_000 + rest).unwrap_or(u64::MAX)
 }
 
-/// The kind of a packet.
 enum PacketKind {
     Datagram,
     Fragment,

@@ -163,7 +163,6 @@ impl Store {
         outcome.map_err(|error| self.counted(error))
     }
 
-    /// Counts an error.
     fn counted(&self, error: StoreError) -> StoreError {
         self.metrics.store_error(error.reason);
         error

@@ -140,7 +140,6 @@ fn without_csm(kind: ChipType, step: Step) -> Step {
     Step::Write(port, reg, value)
 }
 
-/// Returns the bus of a chip.
 fn bus(kind: ChipType) -> Bus {
     let chip = match kind {
         ChipType::Ym2151 => ChipId::Ym2151,

@@ -97,7 +97,6 @@ struct VTable {
     cancel: unsafe fn(Task),
     /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),
-    /// Drops the output.
     drop_output: unsafe fn(Task),
 }
 

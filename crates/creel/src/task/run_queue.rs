@@ -44,7 +44,6 @@ impl Buffer {
     }
 }
 
-/// A run queue.
 pub(super) struct RunQueue {
     /// The positions. Only the owner writes them. Its `Release` stores synchronize with a thief's
     /// `Acquire` loads, so that the thief sees the buffer and the hints up to there.

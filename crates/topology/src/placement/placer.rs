@@ -246,7 +246,6 @@ impl<'a> Placer<'a> {
         (assigned.collect(), self.cores.len())
     }
 
-    /// Returns the cores of the fastest kind.
     fn fastest(&self) -> Vec<AvailableCore> {
         let fastest = self.cores.iter().map(|core| core.kind).max().flatten();
         self.cores

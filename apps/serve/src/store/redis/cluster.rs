@@ -18,7 +18,6 @@ use super::address::{Host, RedisAddr};
 use super::node::{Confirmation, Node, Op, Reply, confirmed, server_error, wait};
 use crate::store::health::{Reason, StoreError};
 
-/// The number of slots.
 const SLOTS: u16 = 16384;
 /// How often we follow a redirection of one command.
 const REDIRECTS_MAX: usize = 5;

@@ -1,5 +1,5 @@
-//! Compiles the programs in `tests/c` as a user would, and runs them. Each prints `ok`. A test
-//! prints that it is skipped if a compiler is not installed.
+//! Compiles the programs in `tests/c` as a user would, and runs them. A program that checks its
+//! results itself prints `ok`. A test prints that it is skipped if a compiler is not installed.
 
 use std::{
     fs,

@@ -106,7 +106,8 @@ pub fn jobs(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the number of workers if each allowed PU has one, limited by the quotas.
+/// Returns the number of workers if each allowed PU has one, limited by the quotas and the limits
+/// on tasks.
 ///
 /// ```
 /// use creel_console::knobs::pus;

@@ -8,7 +8,8 @@
 //!   one.
 //! - Workers go to the cores with the lowest load first.
 //!
-//! The last two do not apply to a list, which is used exactly as given.
+//! The last two do not apply to `Unpinned`, which restricts a worker to no core, and to a list,
+//! which is used exactly as given.
 
 use std::collections::BTreeMap;
 

@@ -138,8 +138,7 @@ impl ReceivedRow {
     }
 }
 
-/// The row of a sent stream and one of its receivers. A stream has a row per receiver, or a single
-/// row if it has no receivers.
+/// The row of a sent stream and one of its receivers. A stream has a row per receiver.
 #[derive(Serialize, Debug)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SentRow {

@@ -12,7 +12,8 @@
 //! - The *uncorrected* latency counts from the time when the request left. Most programs report
 //!   only this one, so we report it for comparison.
 //!
-//! Invariant: every request that is due is counted, either as sent or as not sent.
+//! Invariant: every request that is due is counted, either as sent or as not sent. There is one
+//! exception: if the load is stopped, the requests that wait for their responses are not counted.
 
 mod arrivals;
 mod client;

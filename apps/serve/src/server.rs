@@ -35,8 +35,8 @@ use crate::store::{Store, StoreError};
 /// of this many connections take about 20 MB.
 const AWAKE: usize = 1024;
 
-/// The smallest limit of open connections that we start with. With fewer, a few silent clients
-/// would keep all others out.
+/// The smallest limit of open connections that we start with, unless the setting asks for fewer.
+/// With fewer, a few silent clients would keep all others out.
 const CONNECTIONS_MIN: usize = 16;
 
 /// An error that prevents the start of the service.
@@ -174,11 +174,11 @@ impl Server {
         self.app.store.trouble()
     }
 
-    /// Serves until `stop` is ready. Then it answers the requests in flight and returns.
+    /// Serves until `stop` is ready, and then for [`Settings::drain`]. Then it waits for the
+    /// requests in flight, for at most [`Settings::grace`], and returns.
     ///
-    /// When it returns, all acknowledged records are stored, and all responses are in the access
-    /// log.
-    /// The log may miss the last lines if nobody reads them for a second.
+    /// When it returns, all acknowledged records are stored. All responses are in the access log,
+    /// except for lines that were dropped because the log was too slow or full.
     pub fn run(self, stop: impl Future) {
         let Server {
             app,

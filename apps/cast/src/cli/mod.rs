@@ -55,7 +55,7 @@ impl ContextArgs {
     }
 }
 
-/// The flag for observers of the contexts, which all commands that run once have in common.
+/// The flag for observers of the contexts, which all commands except `evaluate` have.
 #[derive(Args, Debug)]
 struct ObserveArgs {
     /// Choose what other processes may do with the contexts: off, or look (`creel top` shows them)

@@ -75,7 +75,7 @@ pub(crate) struct Playout {
     spare: Vec<Vec<i16>>,
     /// The position of the sample to play next, or `None` before the first packet.
     next: Option<i64>,
-    /// The extended timestamp of the newest packet.
+    /// The extended timestamp of the packet that was inserted last.
     newest: i64,
     /// The smallest time to spare of the packets since the last adaptation, in samples.
     min_margin: i64,

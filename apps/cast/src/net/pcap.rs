@@ -234,7 +234,7 @@ impl Interface {
 
     /// Returns a time of the interface in nanoseconds since 1970.
     fn time(self, units: u128) -> u64 {
-        // The offset is signed, and the sum of two numbers is the same for signed ones.
+        // The offset is signed. A wrapping sum has the same bits for signed and unsigned numbers.
         let offset = self.offset.wrapping_mul(1_000_000_000);
         nanos(units, self.resolution).wrapping_add(offset)
     }
@@ -460,7 +460,8 @@ impl CaptureWriter {
         }
     }
 
-    /// Completes the file once all clones are gone. Returns a warning if something went wrong.
+    /// Waits until all clones are gone and the file is complete. Returns a warning if something
+    /// went wrong. This function blocks.
     pub(crate) fn finish(self) -> Option<String> {
         let CaptureWriter {
             sender,

@@ -444,7 +444,8 @@ impl Plan {
         self.notes = kept;
     }
 
-    /// Returns whether we have chosen the number of workers, and not the user.
+    /// Returns whether we have chosen the number of workers, and not the user or an outer `creel
+    /// run`.
     fn budget_is_own(&self) -> bool {
         let budget = self.budget.as_ref();
         budget.is_some_and(|budget| budget.bound_by().kind != LimitKind::Explicit)

@@ -67,7 +67,8 @@ impl Sizing {
     }
 
     /// Returns whether the number that a runtime chooses by itself fits the budget, with a fraction
-    /// rounded either way.
+    /// rounded either way. With `--jobs`, it must be the number of `--jobs`, and the program must
+    /// run here.
     fn is_within_budget(&self, own: usize) -> bool {
         match self.explicit {
             Some(n) => own == n && !self.exported,

@@ -25,9 +25,8 @@ const POLL_MS: Ms = 500;
 const LOOK_FORWARD_MS_MAX: Ms = 10_000;
 
 /// Returns the time for which a car on a watched link is not visible from the junction at its end.
-/// It is at least as long as a window, or as the whole link if that takes less. A car that enters
-/// the link in another tile is known here only after the window, but such a link takes at least as
-/// long as a window.
+/// A car that enters the link in another tile is known here only after the window. Therefore no
+/// window is longer than this time of such a link.
 pub(super) fn hidden_ms(free_flow_ms: Ms) -> Ms {
     (free_flow_ms / 2)
         .max(free_flow_ms.saturating_sub(LOOK_FORWARD_MS_MAX))

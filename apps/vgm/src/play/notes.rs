@@ -324,7 +324,7 @@ impl ChipRegisters {
     fn opm(&self, voice: usize) -> Option<f32> {
         let code = self.reg(0x28 + voice);
         let (octave, note) = (code >> 4 & 7, code & 15);
-        // Every fourth number repeats the previous note.
+        // Numbers 3, 7, 11 and 15 have the note of the next number.
         let step = note - (note >> 2) + 1;
         let from_a4 = (octave * 12 + step) as f32 - 57.0;
         Some(440.0 * (from_a4 / 12.0).exp2() * self.clock / 3_579_545.0)

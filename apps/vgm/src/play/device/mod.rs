@@ -50,8 +50,9 @@ pub trait Device: Send {
         false
     }
 
-    /// Flushes the device. This must be the last call. With `is_heard`, it also waits until the
-    /// accepted sound has been played. We do not wait if the user quits.
+    /// Flushes the device. This must be the last call. The sink has already waited for the sound
+    /// that [`queued_frames`](Self::queued_frames) counts. With `is_heard`, this call also waits
+    /// for a limited time for the rest of the sound. We do not wait if the user quits.
     ///
     /// # Errors
     ///

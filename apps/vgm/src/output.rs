@@ -51,8 +51,8 @@ pub struct OutputSettings<'a> {
     /// The effects on the mix.
     pub effects: &'a Effects,
     /// The gain of the album, or of the song to which a stem belongs. If it is `None`, we measure
-    /// the song first for [`Loudness::Track`] and [`Loudness::Peak`], and [`Loudness::Album`] has no
-    /// effect.
+    /// the song first for [`Loudness::Track`] and [`Loudness::Peak`], and [`Loudness::Album`] has
+    /// no effect.
     pub gain: Option<f32>,
     /// The number of the song in its folder, for the tags.
     pub track: Option<usize>,
@@ -199,8 +199,8 @@ fn file_tags(song: &Song, settings: &Settings, track: Option<usize>) -> FileTags
 
 impl Job {
     /// Renders `song` and passes the bytes of a sound file to `sink`, beginning with the header. We
-    /// play the song twice if we must measure it first: for [`Loudness::Tagged`], and without a gain
-    /// also for [`Loudness::Track`] and [`Loudness::Peak`].
+    /// play the song twice if we must measure it first: for [`Loudness::Tagged`], and without a
+    /// gain also for [`Loudness::Track`] and [`Loudness::Peak`].
     ///
     /// `progress` receives the number of rendered frames of each block, which is 0 for a measured
     /// block. It returns whether to continue.

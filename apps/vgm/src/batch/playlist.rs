@@ -78,7 +78,7 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>
     Ok(places.chain(broken.map(Target::Broken)).collect())
 }
 
-/// The locations of an entry. We use the first that can be played.
+/// The locations of an entry. [`resolve`] chooses one of them.
 type Track = Vec<Vec<u8>>;
 
 /// Returns the entries: all lines that are neither empty nor comments.

@@ -54,8 +54,8 @@ impl Sink {
     ///
     /// If the device is lost, it tries to open the device again every second. The sound then
     /// continues where it was. If the device cannot come back, it ends with a
-    /// [failure](PlayerControls::failure). With `is_alone`, the sink is the only task on its thread,
-    /// so the thread may get a real-time priority.
+    /// [failure](PlayerControls::failure). With `is_alone`, the sink is the only task on its
+    /// thread, so the thread may get a real-time priority.
     pub async fn run(mut self, mut device: Box<dyn Device>, is_alone: bool) {
         let mut comes_first = false;
         // The generation of the sound in the device, and the time at which this sound ends.

@@ -67,8 +67,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Song::read`], and those of [`Packed::read_all`] for a song in an
-    /// archive.
+    /// Returns the same errors as [`Song::read`], and for a song in an archive also those of
+    /// [`Packed::read_all`].
     pub fn load(&self) -> Result<Song> {
         match self {
             Source::File(path) => Song::read(path),

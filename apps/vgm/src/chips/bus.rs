@@ -7,8 +7,8 @@
 //! note would be lost. Therefore the bus gives each write of a tick its own frame.
 //!
 //! The exact frame matters only for changes of keys. Settings between two changes of keys take
-//! effect together, in the frame of the first of them. Otherwise a burst of settings would split
-//! the chip's blocks into single frames.
+//! effect together, in the frame of the first of them, if they are due by then. Otherwise a burst
+//! of settings would split the chip's blocks into single frames.
 //!
 //! Invariant: the frame of a write depends only on the writes before it. Frames never decrease. A
 //! write takes effect in the frame in which it is due or at most [`DELAY_MAX`] frames later. If a

@@ -1,8 +1,8 @@
 //! Creates the chips of one song, at the clocks that its header gives.
 //!
-//! A chip consists of *parts*. Most chips have one part, which renders native frames. The square
-//! waves of an OPN chip are a separate part, which renders steps at the output rate. Otherwise
-//! their many writes would split the blocks of the FM.
+//! A chip consists of *parts*. Most chips have one part, which renders either native frames or
+//! steps at the output rate. The square waves of an OPN chip (its SSG) are a separate part, which
+//! renders steps. Otherwise their many writes would split the blocks of the FM.
 //!
 //! [`levels`] computes the levels of the parts.
 
@@ -41,7 +41,8 @@ use crate::sequence::LANES;
 /// A part of a chip and its level, which is the factor from one of its steps to full scale.
 #[derive(Clone)]
 pub enum Part {
-    /// A part that renders native frames. It receives the chip's main lane and its data lane.
+    /// A part that renders native frames. It receives the chip's main lane, and its data lane if
+    /// it has one. However, the wave part of an OPL4 receives only the second lane.
     Frames(FrameChip, f32),
     /// A part that renders square waves. It receives the lane with this index.
     Squares(SquareChip, usize, f32),

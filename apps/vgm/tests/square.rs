@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Returns a register and a value. Low periods and long silences are both likely.
+/// Returns a register and a value. Short periods and long periods are both likely.
 fn ssg_write(random: &mut Random) -> (u8, u8) {
     let reg = random.below(14) as u8;
     let value = random.next() as u8;

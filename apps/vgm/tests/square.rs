@@ -1,4 +1,4 @@
-//! The square-wave chips. Rendering by edges gives the same result as rendering tick by tick.
+//! The square-wave chips. Rendering by steps gives the same result as rendering tick by tick.
 
 use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
@@ -76,7 +76,7 @@ fn ssg_steps_sum_to_its_levels() {
 }
 
 /// Runs two copies of a chip with the same random writes and blocks, one tick by tick and the other
-/// by its edges, and compares the stereo frames.
+/// by its steps, and compares the stereo frames.
 fn compare_stereo<C>(
     seed: u64,
     mut chips: [C; 2],

@@ -1,4 +1,4 @@
-//! Output devices. A device accepts the frames for which it has room, and never blocks.
+//! Output devices. A device accepts the frames for which it has room, and does not wait for more.
 //!
 //! | device | accepts | used for |
 //! |---|---|---|
@@ -34,7 +34,7 @@ pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>> + Send>;
 /// An output device for sound.
 pub trait Device: Send {
     /// Accepts as many of the frames as there is room for, and returns their number. It does not
-    /// block.
+    /// wait for more room.
     ///
     /// # Errors
     ///

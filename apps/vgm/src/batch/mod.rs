@@ -172,7 +172,8 @@ pub struct Unit {
     /// The length of the song according to its header, in samples at 44,100 Hz. We use it only for
     /// estimates.
     pub claimed: u64,
-    /// The estimated rendering time. We use it only for ordering.
+    /// The estimated rendering time. The order of the songs and
+    /// [`is_better_split`](Plan::is_better_split) depend on it.
     pub cost: Cost,
     /// The position of the song in the input.
     pub order: usize,

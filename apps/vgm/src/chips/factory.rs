@@ -152,8 +152,8 @@ fn no_chip(song: &Song) -> Error {
     })
 }
 
-/// Returns the approximate time that a chip takes to render a frame, in ns. We use it only to sort
-/// songs.
+/// Returns the approximate time that a chip takes to render a frame, in ns. We use it only for
+/// estimates.
 ///
 /// Source: the carried songs, 2.5 GHz Cascade Lake.
 pub fn render_cost_ns(chip: ChipId) -> u64 {

@@ -25,7 +25,7 @@ pub struct ChipInfo {
     pub level: Level,
     /// The voices of the chip, in the order of their numbers.
     pub voices: &'static [VoiceGroup],
-    /// The approximate time to render a frame, in ns. We use it only to sort songs.
+    /// The approximate time to render a frame, in ns. We use it only for estimates.
     ///
     /// Source: the carried songs, 2.5 GHz Cascade Lake.
     pub cost_ns: u64,

@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn song_ends_where_nothing_makes_sense_any_more() {
+    fn song_ends_at_damage_that_no_valid_command_follows() {
         let song = song(&[music(), vec![0x00; 100]].concat());
         assert_eq!(song.ticks(), 10 * 735);
         assert!(

@@ -55,7 +55,7 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`entries`].
+/// Returns the same errors as [`entries`], except [`Error::Io`].
 pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::TooLarge("the playlist has more than 16 MiB".into()));

@@ -81,8 +81,8 @@ impl Part {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Unsupported`] if no chip of the song can be played, or [`Error::Malformed`] if
-/// this is because no chip can run at the clock in the header.
+/// If no chip that the song writes to can be played, returns [`Error::Malformed`] if one of them
+/// cannot run at its clock, and otherwise [`Error::Unsupported`].
 pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     let (mut all, mut refused) = (Vec::new(), None);
     for instance in song.chips() {

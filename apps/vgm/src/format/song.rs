@@ -66,8 +66,8 @@ impl Song {
 
     /// Reads a song from memory: plain, gzip, bzip2 or zstd.
     ///
-    /// We read as much of a damaged song as a listener can hear. [`Song::warnings`] describes the
-    /// damage, and [`Song::losses`] the part of it that is audible.
+    /// We read a damaged song as far as we can. [`Song::warnings`] describes the damage, and
+    /// [`Song::losses`] the part of it that may be audible.
     ///
     /// # Errors
     ///
@@ -124,7 +124,8 @@ impl Song {
         &self.warnings
     }
 
-    /// Returns the warnings about parts of the song that we cannot play, because it is damaged.
+    /// Returns the warnings about parts of the song that we do not play. The song is damaged, lacks
+    /// samples or a clock, or uses a part of a chip that we do not support.
     pub fn losses(&self) -> &[String] {
         &self.losses
     }

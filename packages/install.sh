@@ -7,7 +7,7 @@
 #   CREEL_URL      the address of the release's files (default: the latest release)
 #   CREEL_TARGET   the target of the programs (default: this machine's)
 #
-# We check each download against the release's SHA256SUMS, and change nothing if it does not match.
+# We check the archive against the release's SHA256SUMS, and change nothing if it does not match.
 set -eu
 
 fail() {

@@ -30,7 +30,7 @@ def version():
 
 
 def platform_tag(library):
-    """Return the tag of a library for Linux, from the names of the symbol versions that it needs."""
+    """Return the platform tag of a library, on Linux from the symbol versions that it needs."""
     if sys.platform == "darwin":
         return f"macosx_11_0_{platform.machine()}"
     if not sys.platform.startswith("linux"):

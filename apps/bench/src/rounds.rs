@@ -2,13 +2,15 @@
 //!
 //! Each round begins with another subject, so that no subject always runs first.
 //!
-//! The first subject also has an *A/A control*, which means that we sample it twice in every round.
-//! The difference between the two is noise.
+//! If the case compares its subjects, the first one also has an *A/A control*, which means that we
+//! sample it twice in every round. The difference between the two is noise.
 //!
-//! After the planned rounds, a subject is *inconclusive* if it may differ from the first one, but
-//! the error is too large to decide. Inconclusive subjects get as many samples again, together with
-//! the first subject and its A/A control. The number of extra samples does not depend on their
-//! results, because a measurement that stops as soon as it shows a difference is often wrong.
+//! After the planned rounds, a subject is *inconclusive* if it may differ from the subject that it
+//! is compared with, but the error is too large to decide. While there is time for extra samples
+//! ([`ExtraTime`]), inconclusive subjects get as many samples again, together with the subjects
+//! that they are compared with, the first subject and its A/A control. The number of extra samples
+//! does not depend on their results, because a measurement that stops as soon as it shows a
+//! difference is often wrong.
 //!
 //! We do not reject outliers. Reports show minimum, median and maximum as measured, and
 //! [`creel_stats`] decides what is a difference.

@@ -208,7 +208,7 @@ fn in_a_room(talk: impl FnOnce(&Exchange)) -> Vec<LegReport> {
 }
 
 #[test]
-fn two_telephones_hold_change_the_codec_press_keys_and_one_dies() {
+fn two_telephones_hear_each_other_after_a_hold_and_a_change_of_codec() {
     let (Some(program), Some(other)) = (player("baresip", "-h"), player("baresip", "-h")) else {
         return;
     };
@@ -323,7 +323,7 @@ impl OwnLeg {
 }
 
 #[test]
-fn five_telephones_come_and_go() {
+fn five_telephones_hear_exactly_those_that_have_not_left() {
     let (Some(mut sipp), Some(_)) = (player("sipp", "-v"), player("baresip", "-h")) else {
         return;
     };

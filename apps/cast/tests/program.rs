@@ -285,8 +285,8 @@ fn an_evaluation_over_udp_writes_one_page() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}");
     let table = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The table has a header, and a row for each side, each way to assign ports, and each number of
-    // streams.
+    // The table has a header, and one row for each combination of a side, a way to assign ports,
+    // and a number of streams.
     assert_eq!(table.lines().count(), 1 + 2 * 2 * 2, "{table}");
     let page = std::fs::read_to_string(&page).unwrap();
     assert_eq!(

@@ -20,7 +20,7 @@ fn even(count: u32) -> Vec<(Duration, Packet)> {
 }
 
 #[test]
-fn payload_types_clocks_and_channels_are_used() {
+fn recordings_have_the_rate_and_channels_of_their_payload_type() {
     let folder = Folder::new("formats");
     let packets: Vec<_> = (0..100)
         .map(|n| (at(u64::from(n) * 5_000), counting(97, n, 240, 2)))

@@ -191,7 +191,7 @@ struct Done {
 }
 
 #[test]
-fn a_receiver_measures_what_a_bad_network_does() {
+fn a_receiver_counts_the_losses_delays_and_copies_of_a_bad_network() {
     const COUNT: u32 = 1_500;
     const FRAMES: u32 = 48;
     let (on, folder) = (free_ports(1), Folder::new("impaired"));

@@ -99,8 +99,8 @@ fn memory_and_descriptors_do_not_leak() {
     }
 }
 
-/// The number of streams of the long run. Each sends a packet per millisecond. 50 calls with 20 ms
-/// per packet exchange `HOUR_S_PACKETS` packets in an hour.
+/// The number of streams of the long run. Each sends a packet per millisecond. 50 streams with 20
+/// ms per packet have `HOUR_S_PACKETS` packets in an hour.
 const STREAMS: u64 = 100;
 const HOUR_S_PACKETS: u64 = 50 * 50 * 3_600;
 

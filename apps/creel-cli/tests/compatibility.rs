@@ -83,7 +83,7 @@ fn stripped_haskell_programs_get_no_arguments() {
 }
 
 #[test]
-fn compressors_keep_one_thread() {
+fn compressors_get_threads_only_from_jobs() {
     let folder = TempDir::new().unwrap();
     let text = "#!/bin/sh\necho \"$XZ_DEFAULTS$ZSTD_NBTHREADS\"\n";
     for (name, asked) in [("xz", "-T3"), ("zstd", "3")] {

@@ -8,9 +8,10 @@
 //! - It will finish by its deadline.
 //! - It will start within the current delay limit, or no other request waits.
 //!
-//! The delay limit is [`Limits::burst`] at first. When the measured delay has been above
-//! [`Limits::target`] for [`Limits::interval`], the overload is *lasting*, and the limit becomes
-//! the target. We therefore absorb a burst, but keep the queue short during a lasting overload.
+//! The delay limit is [`Limits::burst`] at first, or the target if that is longer. When the
+//! measured delay has been above [`Limits::target`] for [`Limits::interval`], the overload is
+//! *lasting*, and the limit becomes the target. We therefore absorb a burst, but keep the queue
+//! short during a lasting overload.
 //!
 //! # Keeping the workers busy
 //!
@@ -19,8 +20,9 @@
 //! milliseconds, requests arrive in bursts, and a limit as low as the target would reject most of
 //! each burst.
 //!
-//! For this reason the limit adapts during a lasting overload. We count *starts* (requests that
-//! begin their work) and *idle starts* (starts that leave nobody waiting). After each interval:
+//! For this reason the limit adapts during a lasting overload. We count *starts* (requests whose
+//! work is about to start, including those that the second check rejects) and *idle starts*
+//! (accepted starts that leave nobody waiting). After each interval:
 //!
 //! | in this interval | the limit |
 //! |---|---|

@@ -55,7 +55,7 @@ fn parse(text: &str) -> io::Result<Seed> {
 
 /// Returns whether a seed is a placeholder or a pattern, and not random.
 ///
-/// Of 32 random bytes, fewer than 16 different ones occur with a probability below 10⁻¹⁷. A constant
+/// Of 32 random bytes, fewer than 16 are different with a probability below 10⁻¹⁶. A constant
 /// difference between neighbours finds sequences such as 00 01 02.
 fn is_weak(seed: &Seed) -> bool {
     let different: HashSet<u8> = seed.iter().copied().collect();

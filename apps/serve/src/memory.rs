@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::metrics::Metrics;
 
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// The number of polls without a new request after which we trim. By then all connections are idle.
+/// The number of polls without a new request after which we trim. By then most connections are
+/// idle.
 const IDLE_POLLS: u32 = 2;
 
 /// Trims the heap each time the service has become idle. It never returns.

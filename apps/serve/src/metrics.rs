@@ -93,7 +93,6 @@ pub struct Metrics {
     pub in_flight: AtomicI64,
     /// The number of requests that the store did not execute, by reason.
     store_errors: [AtomicU64; Reason::ALL.len()],
-    /// The number of outages of the store, by reason.
     store_outages: [AtomicU64; Reason::ALL.len()],
     /// The number of connections that were made to the store.
     pub store_connections: AtomicU64,

@@ -31,11 +31,12 @@ use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
-/// The number of connections that keep their buffers between two requests. These take about 20 MB.
+/// The number of HTTP/1 connections that may keep their buffers between two requests. The buffers
+/// of this many connections take about 20 MB.
 const AWAKE: usize = 1024;
 
-/// The smallest limit of open connections that we start with. With fewer, a few silent clients
-/// would keep all others out.
+/// The smallest limit of open connections that we start with, unless the setting asks for fewer.
+/// With fewer, a few silent clients would keep all others out.
 const CONNECTIONS_MIN: usize = 16;
 
 /// An error that prevents the start of the service.
@@ -173,11 +174,11 @@ impl Server {
         self.app.store.trouble()
     }
 
-    /// Serves until `stop` is ready. Then it answers the requests in flight and returns.
+    /// Serves until `stop` is ready, and then for [`Settings::drain`]. Then it waits for the
+    /// requests in flight, for at most [`Settings::grace`], and returns.
     ///
-    /// When it returns, all acknowledged records are stored, and all responses are in the access
-    /// log.
-    /// The log may miss the last lines if nobody reads them for a second.
+    /// When it returns, all acknowledged records are stored. All responses are in the access log,
+    /// except for lines that were dropped because the log was too slow or full.
     pub fn run(self, stop: impl Future) {
         let Server {
             app,

@@ -9,7 +9,8 @@ use creel::Wait;
 use crate::crypto::Cost;
 use crate::store::Kind;
 
-/// All settings of a service. [`Default`] returns the documented defaults.
+/// All settings of a service. [`Default`] returns the defaults of the program, except that it keeps
+/// the records in memory and has no key file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The address to listen on. Port 0 picks a free port.

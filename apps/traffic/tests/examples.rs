@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 #[test]
-fn outcomes_are_independent_of_frames_and_budgets() {
+fn the_frames_and_the_budget_of_a_game_do_not_change_the_result_of_its_ticks() {
     let pool = Pool::builder().workers(2).build().unwrap();
     let game = frame::Game {
         side: 24,
@@ -48,7 +48,7 @@ fn lockstep_copies_agree_and_a_cheat_is_detected() {
 }
 
 #[test]
-fn copies_with_rollback_agree() {
+fn two_copies_with_rollback_end_with_the_same_hash() {
     let [first, second] = rollback::match_up(200).unwrap();
     let (first, second) = (first.unwrap(), second.unwrap());
     assert_eq!(first.hash, second.hash);

@@ -256,7 +256,7 @@ fn flows_have_the_rate_that_the_file_says() {
 }
 
 #[test]
-fn trips_use_vias_and_junctions() {
+fn trips_pass_their_vias_and_may_begin_and_end_at_junctions() {
     let network = Network::new(roads("via.net.xml", &row(""))).unwrap();
     let all = "<trip id=\"v\" depart=\"0\" from=\"ab\" via=\"bc\" to=\"cd\"/>
         <trip id=\"j\" depart=\"1\" fromJunction=\"b\" toJunction=\"d\"/>

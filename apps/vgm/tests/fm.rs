@@ -47,7 +47,7 @@ fn hash<C>(
 const CLOCK_HZ: u32 = 7_200_000;
 
 #[test]
-fn ym2151() {
+fn ym2151_renders_the_known_samples() {
     let new = || Ym2151::new(CLOCK_HZ);
     let hash = hash(streams::YM2151, new, Ym2151::write, Ym2151::render);
     assert_eq!(hash, 0xa8ff_26da_3e73_3c91, "{hash:#x}");
@@ -61,14 +61,14 @@ fn ym2151_noise() {
 }
 
 #[test]
-fn ym2203() {
+fn ym2203_renders_the_known_samples() {
     let new = || Ym2203::new(CLOCK_HZ);
     let hash = hash(streams::YM2203, new, Ym2203::write, Ym2203::render);
     assert_eq!(hash, 0xe623_0499_630c_e5b7, "{hash:#x}");
 }
 
 #[test]
-fn ym2608() {
+fn ym2608_renders_the_known_samples() {
     let new = || {
         let mut chip = Ym2608::new(CLOCK_HZ);
         *chip.rhythm_rom_mut() = Rom::of(memory(1 << 13, 1));
@@ -80,7 +80,7 @@ fn ym2608() {
 }
 
 #[test]
-fn ym2610() {
+fn ym2610_renders_the_known_samples() {
     for (new, known) in [
         (Ym2610::new as fn(u32) -> Ym2610, 0xc78b_189c_2a73_2218),
         (Ym2610::new_b, 0xe27b_d7d6_909a_033a),
@@ -97,7 +97,7 @@ fn ym2610() {
 }
 
 #[test]
-fn ym2612_and_ym3438() {
+fn ym2612_and_ym3438_render_the_known_samples() {
     for (new, known) in [
         (Ym2612::new as fn(u32) -> Ym2612, 0xc06d_9ee8_7b05_df92),
         (Ym2612::new_3438, 0xd14f_a14f_79b0_ab61),

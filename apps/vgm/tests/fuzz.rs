@@ -396,7 +396,7 @@ fn peak_memory() -> String {
 }
 
 #[test]
-fn regression_inputs_pass() {
+fn inputs_that_once_crashed_no_longer_panic() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/crashers");
     let Ok(entries) = fs::read_dir(&folder) else {
         return;

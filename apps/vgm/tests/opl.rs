@@ -59,13 +59,13 @@ macro_rules! assert_hash {
 }
 
 #[test]
-fn ym3526() {
+fn ym3526_renders_the_known_samples() {
     let paths = (Ym3526::write as _, Ym3526::render as _);
     assert_hash!(OPL, Ym3526::new(3_579_545), paths, 0xc181_f2dd_c3ec_9ced);
 }
 
 #[test]
-fn y8950() {
+fn y8950_renders_the_known_samples() {
     let new = || {
         let mut chip = Y8950::new(3_579_545);
         *chip.adpcm_b_mut() = memory(1 << 18, 2);
@@ -76,25 +76,25 @@ fn y8950() {
 }
 
 #[test]
-fn ym3812() {
+fn ym3812_renders_the_known_samples() {
     let paths = (Ym3812::write as _, Ym3812::render as _);
     assert_hash!(OPL, Ym3812::new(3_579_545), paths, 0x2602_0111_631c_587d);
 }
 
 #[test]
-fn ymf262() {
+fn ymf262_renders_the_known_samples() {
     let paths = (Ymf262::write as _, Ymf262::render as _);
     assert_hash!(OPL3, Ymf262::new(14_318_180), paths, 0xfb9d_bcbc_396c_1c54);
 }
 
 #[test]
-fn ym2413() {
+fn ym2413_renders_the_known_samples() {
     let paths = (Ym2413::write as _, Ym2413::render_pins as _);
     assert_hash!(OPLL, Ym2413::new(3_579_545), paths, 0x2e92_84f5_0aa4_6a3f);
 }
 
 #[test]
-fn vrc7() {
+fn vrc7_renders_the_known_samples() {
     let paths = (Ym2413::write as _, Ym2413::render_pins as _);
     assert_hash!(
         OPLL,

@@ -159,7 +159,7 @@ fn seconds(command: &mut Command) -> f64 {
 
 #[test]
 #[ignore = "prints measurements and asserts nothing"]
-fn speed_compared_with_libvgm() {
+fn the_speed_relative_to_libvgm_is_printed() {
     let player = std::env::var_os("CREEL_VGM2WAV").expect("CREEL_VGM2WAV names a player");
     let folder = std::env::temp_dir().join(format!("creel-vgm-speeds-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();

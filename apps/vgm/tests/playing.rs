@@ -276,7 +276,7 @@ fn bundled_songs_are_audible_and_do_not_clip() {
 }
 
 #[test]
-fn bundled_files_match_the_composer() {
+fn bundled_songs_are_those_that_the_generator_composes() {
     let composed = demo::compose();
     assert_eq!(composed.len(), demo::CARRIED.len());
     for (composed, carried) in composed.iter().zip(demo::CARRIED) {

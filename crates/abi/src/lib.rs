@@ -1,4 +1,4 @@
-//! The C ABI: the CPU budget (`budget.rs`) and the pool (`pool.rs`). The headers
+//! The C ABI: the CPU budget (`budget.rs`), the pool (`pool.rs`) and gangs (`gang.rs`). The headers
 //! `include/creel.h` and `include/creel.hpp` document each function.
 //!
 //! You can call every function from any thread, at any time after libc has started. No function

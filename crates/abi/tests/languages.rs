@@ -111,7 +111,7 @@ fn python(words: &[&str]) -> Command {
 }
 
 #[test]
-fn the_python_package_works() {
+fn the_python_package_returns_and_applies_the_budget() {
     let prefix = prefix();
     let source = packages().join("python");
     let run = |code: &str| {
@@ -272,7 +272,7 @@ puts ENV[\"CRYSTAL_WORKERS\"]? || 4
 }
 
 #[test]
-fn the_common_lisp_package_works() {
+fn the_common_lisp_package_returns_the_budget() {
     if !is_installed("sbcl", "--version") {
         return;
     }

@@ -1,5 +1,5 @@
-//! Compiles the programs in `tests/c` as a user would, and runs them. Each prints `ok`. A test
-//! prints that it is skipped if a compiler is not installed.
+//! Compiles the programs in `tests/c` as a user would, and runs them. A program that checks its
+//! results itself prints `ok`. A test prints that it is skipped if a compiler is not installed.
 
 use std::{
     fs,
@@ -117,12 +117,12 @@ fn works(compiler: &[&str], name: &str) {
 }
 
 #[test]
-fn the_c_interface_works() {
+fn the_checks_of_the_c_interface_succeed() {
     works(&C, "pool.c");
 }
 
 #[test]
-fn the_cpp_interface_works() {
+fn the_checks_of_the_cpp_interface_succeed() {
     works(&CPP, "pool.cpp");
 }
 

@@ -1,4 +1,4 @@
-//! The knobs of a pool as command-line flags, for programs that let their users turn them.
+//! The settings of a pool as command-line flags, for programs whose users may choose them.
 //!
 //! A flag that the user does not give leaves the program's own setting alone. We read no
 //! environment variables here.
@@ -27,7 +27,7 @@ use creel_topology::{Budget, LimitKind, Machine, Placement};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Knobs")]
+#[command(next_help_heading = "Pool settings")]
 pub struct Knobs {
     /// Use this number of workers: a number, `cores` for one per usable core (the default) or `pus`
     /// for one per usable hardware thread
@@ -106,7 +106,8 @@ pub fn jobs(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the number of workers if each allowed PU has one, limited by the quotas.
+/// Returns the number of workers if each allowed PU has one, limited by the quotas and the limits
+/// on tasks.
 ///
 /// ```
 /// use creel_console::knobs::pus;

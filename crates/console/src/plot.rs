@@ -176,10 +176,11 @@ impl Chart {
     ///
     /// ```
     /// # use creel_console::plot::{Chart, Series};
-    /// # let series = vec![Series { name: "p99".into(), points: vec![(50.0, 16.0), (200.0, 6000.0)]
-    /// }];
-    /// # let chart = Chart { title: "p99".into(), x_label: "%".into(), y_label: "ms".into(), series
-    /// }; assert!(chart.svg_on_decades().contains(">10000<"));
+    /// # let (title, x_label, y_label) = ("p99".into(), "%".into(), "ms".into());
+    /// let points = vec![(50.0, 16.0), (200.0, 6000.0)];
+    /// let series = vec![Series { name: "p99".into(), points }];
+    /// let chart = Chart { title, x_label, y_label, series };
+    /// assert!(chart.svg_on_decades().contains(">10000<"));
     /// ```
     pub fn svg_on_decades(&self) -> String {
         let mut range = self.range();

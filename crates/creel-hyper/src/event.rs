@@ -8,8 +8,8 @@ use std::io;
 pub enum Event {
     /// A connection was accepted.
     Accepted,
-    /// A connection could not be accepted, because the client had already disconnected or because
-    /// the process cannot open more files. The server continues.
+    /// A connection could not be accepted, for example because the client had already disconnected
+    /// or because the process cannot open more files. The server continues.
     NotAccepted(io::Error),
     /// An accepted connection has ended.
     Ended(End),

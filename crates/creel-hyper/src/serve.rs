@@ -45,7 +45,7 @@ const WRITE: Duration = Duration::from_secs(60);
 /// that connection. If no more files can be opened, the server waits until some are closed. You can
 /// set limits with the methods of [`Serve`].
 ///
-/// The server closes a connection in these cases:
+/// The server closes an HTTP/1 connection in these cases:
 ///
 /// - The client sends no complete request head within about 30 s, either after it connects or after
 ///   a response.
@@ -269,7 +269,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// Limits the time in which a client must send the head of a request.
     ///
     /// The time starts when the client connects and after each response. It is accurate to a second
-    /// or two. The default is 30 s.
+    /// or two. The default is 30 s. The limit applies to an HTTP/2 connection only until its first
+    /// bytes have arrived.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
         self.shared.head = limit;
         self

@@ -48,7 +48,8 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 /// The environment variable with the name of the example that this process runs.
 const EXAMPLE: &str = "CREEL_HYPER_EXAMPLE";
 
-/// Runs an example in a child process. Without the variable it does nothing.
+/// Runs the example that the variable names. The other tests start this one in a child process.
+/// Without the variable it does nothing.
 #[test]
 fn example() {
     let name = std::env::var(EXAMPLE).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Crates that have no executor of their own work unchanged on a pool.
 //!
-//! Each test passes numbers between tasks on several workers, a thread outside the pool, and the
-//! caller of `block_on`.
+//! The tests pass numbers between tasks on several workers, and to the caller of `block_on`. In
+//! some of them, a thread outside the pool takes part.
 
 #![cfg(not(any(creel_loom, creel_shuttle)))]
 

@@ -27,7 +27,7 @@ fn a_task_near_an_idle_worker_starts_there() {
     // Without the hint, a third of the tasks would start on this worker by chance. On a busy
     // machine it is not many more even with the hint, because a worker that is already awake takes
     // the task first. Therefore we count by how many tasks we are above that third. By chance
-    // alone, this number reaches 60 within 2,000 tasks only about once in several hundred runs.
+    // alone, this number reaches 60 within 2,000 tasks only about once in two hundred runs.
     let mut lead = 0.0;
     for round in 0..2_000 {
         let worker = round % 3;

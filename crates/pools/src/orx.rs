@@ -15,8 +15,8 @@ use std::num::NonZeroUsize;
 ///
 /// let pool = creel::Pool::builder().workers(2).build()?;
 /// let numbers: Vec<u64> = (0..1000).collect();
-/// let even = numbers.par().runner(Runner::fixed_with_pool(Orx(&pool))).filter(|n| **n % 2 ==
-/// 0).count(); assert_eq!(even, 500);
+/// let numbers = numbers.par().runner(Runner::fixed_with_pool(Orx(&pool)));
+/// assert_eq!(numbers.filter(|n| **n % 2 == 0).count(), 500);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -223,9 +223,9 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
     /// Creates a pool and starts its threads.
     ///
     /// # Errors
-    /// Returns an error if a thread cannot be started. With
-    /// [`use_current_thread`](Self::use_current_thread), it also returns an error if the calling
-    /// thread already belongs to a pool.
+    /// Returns an error if a thread cannot be started, or if Creel rejects the settings of
+    /// [`creel`](Self::creel). With [`use_current_thread`](Self::use_current_thread), it also
+    /// returns an error if the calling thread already belongs to a pool.
     pub fn build(self) -> Result<ThreadPool, ThreadPoolBuildError> {
         self.registry().map(ThreadPool::new_of)
     }
@@ -353,7 +353,7 @@ impl<S> ThreadPoolBuilder<S> {
     }
 
     /// Changes the settings of the Creel pool, for example how its workers wait. It cannot change
-    /// the number of workers or anything else that this builder sets itself.
+    /// the number of workers, or how their threads start and end.
     ///
     /// rayon has no such method. It is here so that a program can use Creel's settings.
     ///

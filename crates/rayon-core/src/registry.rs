@@ -111,10 +111,11 @@ pub(crate) struct Registry {
     threads: usize,
     member: Option<Member>,
     pub(crate) handlers: Handlers,
-    /// The number of users that keep the threads alive. These are the `ThreadPool`, and each
-    /// spawned job that has not run. The last user ends the threads.
+    /// The number of users that keep the threads alive. These are the owner (a `ThreadPool`, or the
+    /// process for the global pool), and each spawned job or broadcast call that has not run. The
+    /// last user ends the threads.
     users: AtomicUsize,
-    /// The number of threads that have started. Building a pool waits for all of them.
+    /// The number of threads that have started. `build_global` waits for all of them.
     started: Mutex<usize>,
     all_started: Condvar,
 }

@@ -46,7 +46,7 @@ const PYTHON: [&str; 2] = [
 ];
 
 #[test]
-fn programs_see_the_number_of_cpus() {
+fn programs_see_the_requested_number_of_cpus() {
     for (program, args) in [
         ("nproc", &[][..]),
         ("getconf", &["_NPROCESSORS_ONLN"]),

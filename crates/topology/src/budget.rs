@@ -183,8 +183,8 @@ impl Budget {
     /// use creel_topology::{Budget, Machine, Rounding};
     ///
     /// let machine = Machine::detect()?;
-    /// let [floor, ceil] = [Rounding::Floor, Rounding::Ceil].map(|how| Budget::rounded(&machine,
-    /// how)); assert!(floor.workers() <= ceil.workers());
+    /// let rounded = |rounding| Budget::rounded(&machine, rounding).workers();
+    /// assert!(rounded(Rounding::Floor) <= rounded(Rounding::Ceil));
     /// # Ok::<(), creel_topology::Error>(())
     /// ```
     pub fn rounded(machine: &Machine, rounding: Rounding) -> Budget {

@@ -196,7 +196,7 @@ fn the_documents_match_their_schemas() {
 }
 
 #[test]
-fn a_difference_is_found() {
+fn a_document_that_differs_from_its_schema_is_found() {
     let schema = serde_json::json!({
         "properties": {"a": {"type": "integer"}, "b": {"type": ["number", "null"]}},
         "required": ["a"],

@@ -147,7 +147,7 @@ fn the_links_between_documents_lead_somewhere() {
 }
 
 #[test]
-fn a_wrong_link_is_found() {
+fn a_link_to_a_missing_file_or_heading_is_found() {
     let root = root().canonicalize().unwrap();
     let readme = root.join("README.md");
     assert_eq!(fault(&root, &readme, "docs/design/pool.md"), None);

@@ -134,7 +134,8 @@ pub(crate) fn send_through(socket: &UdpSocket, v6: bool, list: &str) -> io::Resu
             (_, Interface::Index(0)) => {}
             (true, interface) => options.set_multicast_if_v6(interface.v6()?)?,
             (false, Interface::Address(address)) => options.set_multicast_if_v4(&address)?,
-            // Linux reads an address of the form 0.0.0.N as the index N. Source: ip(7).
+            // Some systems read an address of the form 0.0.0.N as the index N. Linux does not: it
+            // returns EADDRNOTAVAIL.
             (false, Interface::Index(index)) => {
                 options.set_multicast_if_v4(&Ipv4Addr::from(index))?;
             }

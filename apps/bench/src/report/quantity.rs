@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn spreads_and_factors_are_short() {
+    fn spreads_are_percentages_or_large_factors_with_few_digits() {
         assert_eq!(spread(97.0, 100.0, 112.4), "−3 +12 %");
         assert_eq!(spread(97.0, 100.0, 990.0), "−3 +890 %");
         assert_eq!(spread(99.6, 100.0, 107_139.0), "−0 % ×1,071");

@@ -171,7 +171,7 @@ mod tests {
     use crate::report::tests::section;
 
     #[test]
-    fn views_match_their_rows() {
+    fn a_view_has_the_subjects_and_verdicts_of_its_rows() {
         let section = section();
         let case = section.case("hot").unwrap();
         let names: Vec<&str> = case.subjects.iter().map(|subject| subject.name).collect();

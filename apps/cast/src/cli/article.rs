@@ -9,7 +9,7 @@ use super::evaluate::{Point, Subject};
 use creel_cast::stream::SinkMode;
 use std::time::Duration;
 
-/// The contexts wait this time before they react again.
+/// Each context handles packets and timers at most once per this time.
 const WAIT: Duration = Duration::from_millis(20);
 const SINKS: [SinkMode; 3] = [SinkMode::SyncMutex, SinkMode::AsyncMutex, SinkMode::Task];
 const SINK_STREAMS: [usize; 5] = [1_000, 2_000, 3_000, 4_000, 5_000];

@@ -67,10 +67,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(nanos as u64))
 }
 
-/// Returns the number times the unit in nanoseconds. Fractions of a nanosecond are cut off.
+/// Returns the number times the unit in nanoseconds, rounded down by a few nanoseconds at most.
 fn times(number: &str, unit: u128) -> Option<u128> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    // More digits than these are longer than 100 years, or shorter than a nanosecond.
+    // We accept at most 20 digits before the point. A number with more digits is longer than 100
+    // years in any unit, unless it begins with zeros.
     if whole.is_empty() || number.ends_with('.') || whole.len() > 20 {
         return None;
     }

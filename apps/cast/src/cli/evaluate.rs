@@ -1,5 +1,5 @@
 //! `creel-cast evaluate`: measures each number of streams with each way to pass buffers to sinks,
-//! and over UDP, and writes a table and diagrams.
+//! and with `--udp` over UDP as well. It writes a table and diagrams.
 
 use std::fmt::Write;
 use std::fs;
@@ -214,7 +214,7 @@ impl Evaluate {
         points
     }
 
-    /// Runs what has not been run yet, and returns the medians of all points.
+    /// Performs the runs that the file does not have yet, and returns the medians of all points.
     fn measure(&self, common: &Common) -> anyhow::Result<Vec<Row>> {
         let interrupt = Interrupt::install()?;
         let mut finished = self
@@ -412,7 +412,7 @@ impl Evaluate {
     }
 }
 
-/// Writes a file atomically: readers see the complete file or none.
+/// Writes a file atomically: readers see the previous contents or the complete new ones.
 fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     let written = creel_console::AtomicFile::write(path, text.as_bytes());
     written.with_context(|| format!("cannot write {}", path.display()))

@@ -1,7 +1,8 @@
 //! Stores the finished runs of an evaluation in a file, so that you can resume an interrupted one.
 //!
 //! Each run is a line, with the key of the run and its measurements. We append a complete line when
-//! a run is over. If the program was killed while it wrote a line, we ignore that line.
+//! a run is over. If the program was killed while it wrote a line, [`FinishedRuns::open`] removes
+//! the incomplete line.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};

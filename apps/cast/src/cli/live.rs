@@ -43,7 +43,8 @@ struct State {
     begin: Instant,
     drawn: Option<Instant>,
     rows: Vec<Row>,
-    /// The number of packets of each stream at the last drawing.
+    /// The number of packets of each stream when we last read the figures. A key redraws the
+    /// screen, but does not read them again.
     packets: HashMap<Identity, u64>,
     end: Option<End>,
 }
@@ -53,7 +54,7 @@ impl LiveView {
     ///
     /// # Errors
     ///
-    /// Returns an error if stdin or stdout is not a terminal.
+    /// Returns an error if stdin or stdout is not a terminal, or if the mode cannot be switched.
     pub fn enter(live: Live) -> anyhow::Result<Self> {
         if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
             let text = "--live needs a terminal: use --streams-format for files and pipes";

@@ -16,7 +16,7 @@ pub struct Row {
     pub report: SourceReport,
     /// The time since the last packet.
     pub silent: Duration,
-    /// The packets per second since the last drawing.
+    /// The packets per second since the view last read the figures.
     pub rate: f64,
 }
 
@@ -54,7 +54,7 @@ impl Value {
     fn compare(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::Count(a), Value::Count(b)) => a.cmp(b),
-            // Unknown numbers come first.
+            // An unknown number counts as smaller than all others.
             (Value::Number(a, _), Value::Number(b, _)) => {
                 let least = f64::NEG_INFINITY;
                 a.unwrap_or(least).total_cmp(&b.unwrap_or(least))
@@ -194,7 +194,7 @@ impl View {
     }
 
     /// Returns the columns that fit. They include the number of the stream and the column by which
-    /// the rows are sorted.
+    /// the rows are sorted, or are empty if the screen is too narrow for both.
     fn visible(&self, width: usize) -> Vec<usize> {
         let fit = |first: usize| {
             let mut room = width;

@@ -32,7 +32,7 @@ struct ContextArgs {
     /// Run N streams
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count)]
     streams: usize,
-    /// Share the streams among N contexts, which are threads
+    /// Share the streams among N threads (contexts)
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count)]
     contexts: usize,
     /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
@@ -55,7 +55,7 @@ impl ContextArgs {
     }
 }
 
-/// The flag for observers of the contexts, which all commands that run once have in common.
+/// The flag for observers of the contexts, which all commands except `evaluate` have.
 #[derive(Args, Debug)]
 struct ObserveArgs {
     /// Choose what other processes may do with the contexts: off, or look (`creel top` shows them)

@@ -53,8 +53,8 @@ pub struct Receive {
     /// Accept only this sender of a multicast group
     #[arg(long, value_name = "IP", value_parser = source, help_heading = "Input")]
     source: Option<IpAddr>,
-    /// Accept any number of TCP connections per port. In them, two bytes with the length precede
-    /// each packet (RFC 4571)
+    /// Accept any number of TCP connections per port. Each packet follows two bytes with its length
+    /// (RFC 4571)
     #[arg(long, help_heading = "Input")]
     tcp: bool,
     /// Analyse this capture instead of receiving from the network: pcap or pcapng, also compressed
@@ -76,7 +76,7 @@ pub struct Receive {
     /// round-trip time to senders that answer
     #[arg(long, help_heading = "Network")]
     rtcp_xr: bool,
-    /// Share the streams among N contexts, which are threads
+    /// Share the streams among N threads (contexts)
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
     /// Save CPU time by handling packets and timers at most once per TIME in each context. 0ms

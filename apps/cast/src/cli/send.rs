@@ -121,7 +121,8 @@ pub struct Send {
     /// Leave the first TIME of the run out of the figures
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, help_heading = "Streams and contexts")]
     ramp_up: Duration,
-    /// Print the session description of all streams for each client, and send nothing
+    /// Print the session description of all streams for each client, and send nothing. With --pcap,
+    /// this has no effect
     #[arg(long, help_heading = "Output")]
     sdp: bool,
     /// Print one row per stream, with what receivers reported. The totals then go to stderr, unless

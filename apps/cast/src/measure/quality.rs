@@ -33,7 +33,8 @@ fn codec(payload_type: u8) -> Option<Codec> {
     })
 }
 
-/// Returns the rating (R) and the mean opinion score of a stream.
+/// Returns the rating (R) and the mean opinion score of a stream, or `None` if the E-model has no
+/// values for its codec.
 ///
 /// `lost` is the fraction of the packets that were lost or too late. `run_packets` is the mean
 /// number of packets that were lost in a row.

@@ -19,7 +19,8 @@ use super::bursts::{Bursts, LossRuns};
 /// A packet that is this far ahead of the newest one, or further, is a stray, not the end of a gap.
 /// Source: A.1, MAX_DROPOUT.
 pub(crate) const DROPOUT: u16 = 3_000;
-/// A packet further behind the newest one is a stray, not a late packet. Source: A.1, MAX_MISORDER.
+/// A packet further behind the newest one than this is a stray, not a late packet. Source: A.1,
+/// MAX_MISORDER.
 pub(crate) const MISORDER: u16 = 100;
 
 /// The number of packets in the window that distinguishes late packets from duplicates.
@@ -78,7 +79,8 @@ pub struct Counts {
     pub reordered: u64,
     /// The number of packets that had arrived before.
     pub duplicates: u64,
-    /// The number of packets that were far from all others.
+    /// The number of packets that were far from all others. The stray with which a restart begins
+    /// does not count.
     pub strays: u64,
     /// The number of restarts.
     pub restarts: u64,
@@ -177,13 +179,13 @@ impl SequenceTracker {
         SequenceUpdate::Restart
     }
 
-    /// Returns whether a packet has this number already, among the last ones.
+    /// Returns whether a packet with this number has arrived, if the number is at most [`MISORDER`]
+    /// behind the newest one.
     pub(crate) fn has(&self, number: u16) -> bool {
         let behind = (self.newest as u16).wrapping_sub(number);
         behind <= MISORDER && self.seen >> behind & 1 == 1
     }
 
-    /// Returns the counts.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             received: self.received,

@@ -5,8 +5,8 @@
 //!
 //! - Every packet counts in the order of arrival, including duplicates and reordered packets.
 //! - A packet with the marker bit begins a talkspurt, so the time before it was the sender's
-//!   silence. The same is true of comfort noise, and of the packet after it. Such packets update the jitter, but neither the
-//!   deltas nor the distribution of the jitter.
+//!   silence. The same is true of comfort noise, and of the packet after it. Such packets update
+//!   the jitter, but neither the deltas nor the distribution of the jitter.
 //! - A mean weighs the values before a marked packet as if the marked packet had had their mean.
 //!
 //! We differ in one point. A timestamp that jumps, or a payload type with another clock, begins a

@@ -5,8 +5,8 @@
 //!
 //! We know two deviations of the library (`audio-codec` 0.4.13):
 //!
-//! - Its A-law encoder rounds negative samples towards zero, and encodes the smallest of them, -8
-//!   to -1, as positive. Because of this we have our own A-law encoder.
+//! - Its A-law encoder rounds negative samples towards zero, and encodes -8 to -1 as positive.
+//!   Because of this we have our own A-law encoder.
 //! - Its G.722 coders begin in another state than the recommendation requires, and we cannot set
 //!   that state from outside. The step sizes of the decoder begin at 0 and 0 instead of 32 and 8.
 //!   Those of the encoder begin at 128 and 32. As a result, the first third of a second that we
@@ -27,7 +27,7 @@ use std::fmt;
 #[cfg(feature = "opus")]
 const OPUS_FRAMES_MAX: usize = 5_760;
 
-/// The error for a format that we can neither encode nor decode.
+/// The error for a format that we cannot encode, or cannot decode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsupported(pub Format);
 

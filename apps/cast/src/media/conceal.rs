@@ -76,7 +76,7 @@ impl Conceal {
         }
     }
 
-    /// Ends the concealment.
+    /// Makes missing samples silent from now on, until samples are played again.
     pub(super) fn stop(&mut self) {
         if self.filled == 0 {
             self.period = self.lags.1;

@@ -9,8 +9,8 @@ const KEYS: &[u8; 17] = b"0123456789*#ABCD!";
 const DIGITS_MAX: usize = 256;
 /// The number of events that a late packet may belong to.
 const RECENT: usize = 16;
-/// A packet that is older than the last event by at most this many ticks is late. If it is even
-/// older, the timestamps have begun again.
+/// A packet that is older than an event by fewer ticks than this is late. If it is even older, the
+/// timestamps have begun again.
 const LATE_TICKS: u32 = 1 << 16;
 /// The duration of a segment that is continued by another one.
 const SEGMENT_TICKS: u32 = 0xffff;

@@ -90,7 +90,7 @@ impl Format {
         }
     }
 
-    /// Returns the number of RTP clock ticks that `frames` frames take.
+    /// Returns the number of ticks of the RTP clock that `frames` frames last.
     pub fn ticks(self, frames: usize) -> u32 {
         match self.encoding {
             Encoding::G722 => frames as u32 / 2,
@@ -98,7 +98,7 @@ impl Format {
         }
     }
 
-    /// Returns the number of frames that `ticks` of the RTP clock take.
+    /// Returns the number of frames that last `ticks` ticks of the RTP clock.
     pub fn frames(self, ticks: i64) -> i64 {
         match self.encoding {
             Encoding::G722 => ticks * 2,
@@ -172,7 +172,7 @@ impl Format {
     }
 
     /// Returns the static payload type of this format, or 96 (the first dynamic type) if it has
-    /// none.
+    /// none or if we do not know its encoding.
     pub fn usual_payload_type(self) -> u8 {
         let of = |&number: &u8| Format::of_payload_type(number) == Some(self);
         [0, 8, 9, 10, 11, 13].into_iter().find(of).unwrap_or(96)

@@ -62,7 +62,6 @@ pub(crate) struct PlayoutStats {
     pub(crate) concealed: u64,
     /// The number of frames that were played slower or faster.
     pub(crate) stretched: u64,
-    /// The number of restarts.
     pub(crate) restarts: u64,
 }
 
@@ -76,7 +75,7 @@ pub(crate) struct Playout {
     spare: Vec<Vec<i16>>,
     /// The position of the sample to play next, or `None` before the first packet.
     next: Option<i64>,
-    /// The extended timestamp of the newest packet.
+    /// The extended timestamp of the packet that was inserted last.
     newest: i64,
     /// The smallest time to spare of the packets since the last adaptation, in samples.
     min_margin: i64,

@@ -9,7 +9,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
     pub(crate) payload_type: u8,
-    /// The time of the block before that of the packet, in ticks.
+    /// How many ticks the block is older than the packet.
     pub(crate) age: u32,
     pub(crate) payload: &'a [u8],
 }

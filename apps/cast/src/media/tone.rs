@@ -3,7 +3,7 @@
 //! The phase is a 64-bit fraction of a cycle. Each sample adds the same step to it, and it wraps
 //! instead of growing. An old stream is therefore almost as exact as a new one. The only error is
 //! that the step is rounded to 2⁻⁶⁴ of a cycle. After a day of 44,100 samples per second, the phase
-//! is off by 2·10⁻¹⁰ cycles.
+//! is off by at most 2·10⁻¹⁰ cycles.
 //!
 //! We do not compute a sine for each sample. Instead, we compute one exact point, derive a row of
 //! [`LANES`] points from it, and rotate the whole row from step to step. After at most [`ROWS`]

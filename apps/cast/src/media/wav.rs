@@ -103,7 +103,8 @@ impl Sound {
         let word = |at: usize| u16::from_le_bytes([format[at], format[at + 1]]);
         let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
         let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
-        // Tag 0xfffe only means that the chunk goes on with the positions of the channels.
+        // Tag 0xfffe means that the chunk goes on with a sub-format and the positions of the
+        // channels. We take the sub-format to be PCM, because the sample has 16 or 24 bits.
         if !(tag == 1 || tag == 0xfffe) || !(bits == 16 || bits == 24) || channels == 0 {
             let what = format!("format {tag} with {channels} channels of {bits} bits");
             return Err(Problem::Unsupported(what));

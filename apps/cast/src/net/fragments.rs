@@ -10,7 +10,7 @@ use std::net::IpAddr;
 /// The maximum number of packets that wait for further fragments. The oldest is dropped.
 const PACKETS_MAX: usize = 1_024;
 /// Fragments that are further apart than this time in nanoseconds belong to different packets,
-/// because a sender uses its identifications again. Linux waits for the same time.
+/// because a sender uses its identifications again. Linux waits for the same time with IPv4.
 const TIMEOUT: u64 = 30_000_000_000;
 
 /// The addresses, the identification and the protocol, which the fragments of a packet have in

@@ -11,7 +11,6 @@ pub(crate) struct Identity {
     pub(crate) cname: String,
 }
 
-/// Returns a random identity.
 pub(crate) fn random() -> Identity {
     let mut random = Random::new(None);
     Identity {

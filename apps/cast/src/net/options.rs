@@ -102,8 +102,9 @@ impl Options {
         }
     }
 
-    /// Returns the address that a source-specific join uses to name the interface. Without an
-    /// interface it is unspecified, and the system chooses by its routes.
+    /// Returns the address by which a source-specific join names the interface, and to which a
+    /// sending socket is bound. Without an interface it is unspecified, and the system chooses by
+    /// its routes.
     ///
     /// The address is the source address that a packet to the group would have. To find it, we bind
     /// a socket to the interface and connect it to the group. This sends nothing.
@@ -154,7 +155,7 @@ impl Options {
         Ok(socket.into())
     }
 
-    /// Sets the options of packets that the socket sends.
+    /// Sets the options of the packets that the socket sends, and binds it to the interface.
     fn set_packet_options(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let index = self.index()?;
         if let Some(dscp) = self.dscp {
@@ -242,8 +243,10 @@ fn bind_device(_: &Socket, interface: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// Requests a receive buffer of `bytes` bytes, but never makes the buffer smaller. Returns the size
-/// that the system granted. Note that Linux doubles the size that we request, for its overhead.
+/// Requests a receive buffer of `bytes` bytes, unless the system reports twice as many bytes
+/// already. Returns the size that the system reports. Linux reports twice the size that we
+/// requested, because it adds as much for its overhead. There, the buffer therefore never becomes
+/// smaller.
 pub(crate) fn receive_buffer(socket: &UdpSocket, bytes: usize) -> io::Result<usize> {
     let socket = SockRef::from(socket);
     if bytes > socket.recv_buffer_size()? / 2 {

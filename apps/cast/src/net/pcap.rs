@@ -234,7 +234,7 @@ impl Interface {
 
     /// Returns a time of the interface in nanoseconds since 1970.
     fn time(self, units: u128) -> u64 {
-        // The offset is signed, and the sum of two numbers is the same for signed ones.
+        // The offset is signed. A wrapping sum has the same bits for signed and unsigned numbers.
         let offset = self.offset.wrapping_mul(1_000_000_000);
         nanos(units, self.resolution).wrapping_add(offset)
     }
@@ -308,14 +308,13 @@ const MICROSECONDS: u8 = 6;
 fn nanos(units: u128, resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
-    // Units too fine for our integers count as zero seconds.
+    // If a second has more units than a `u128` can count, every time is zero seconds.
     let a_second = base.checked_pow(exponent).unwrap_or(u128::MAX);
     let (seconds, rest) = (units / a_second, units % a_second);
     let rest = rest.checked_mul(1_000_000_000).map_or(0, |r| r / a_second);
     u64::try_from(seconds * 1_000_000_000 + rest).unwrap_or(u64::MAX)
 }
 
-/// The kind of a packet.
 enum PacketKind {
     Datagram,
     Fragment,
@@ -461,7 +460,8 @@ impl CaptureWriter {
         }
     }
 
-    /// Completes the file once all clones are gone. Returns a warning if something went wrong.
+    /// Waits until all clones are gone and the file is complete. Returns a warning if something
+    /// went wrong. This function blocks.
     pub(crate) fn finish(self) -> Option<String> {
         let CaptureWriter {
             sender,

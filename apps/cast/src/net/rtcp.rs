@@ -46,7 +46,7 @@ pub(crate) struct ReportBlock {
     /// The fraction of the packets since the last report that were lost, in 256ths.
     pub(crate) fraction_lost: u8,
     /// The total number of lost packets. A negative count means that more packets arrived than were
-    /// sent, and we treat it as zero.
+    /// expected, because of duplicates. We treat it as zero.
     pub(crate) lost: u32,
     pub(crate) highest_sequence: u32,
     /// The jitter in ticks of the stream's clock.

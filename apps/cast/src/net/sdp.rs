@@ -127,7 +127,8 @@ fn is_inactive(whole: &Session, media: &Media) -> bool {
     }
 }
 
-/// Returns the streams of a media description: one per port and per address.
+/// Returns the streams of a media description: one per port, or one per address if there are more
+/// addresses than ports.
 fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     let proto = media.proto.to_ascii_uppercase();
     let is_encrypted = proto.contains("SAVP") || media.has_attribute("crypto");

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// The maximum number of datagrams in a queue of an outbox.
 const OUTBOX_MAX: usize = 8_192;
-/// The maximum number of receivers whose reports we keep.
+/// The maximum number of reports that we keep, one per stream and receiver, and of reference times.
 const REPORTERS_MAX: usize = 65_536;
 /// The number of reports that we receive with one system call.
 const REPORTS_AT_ONCE: usize = 8;
@@ -115,7 +115,8 @@ impl Reports {
             }
         });
         xr::read(datagram, |block| match block {
-            // A report block about the same stream precedes this one.
+            // We keep the quality only if the receiver has sent a report block about the same
+            // stream before.
             Block::Voip(voip) => {
                 if let Some(latest) = lock(&self.latest).get_mut(&(voip.ssrc, from)) {
                     latest.voip = Some(voip);
@@ -174,7 +175,7 @@ pub(crate) struct Outbox {
     reports: Reports,
     /// The clients whose ports are closed.
     pub(crate) unreachable: Unreachable,
-    /// The size of the send buffer that the system granted, in bytes.
+    /// The size of the send buffer that the system granted to the IPv4 socket, in bytes.
     pub(crate) buffer: usize,
 }
 
@@ -213,8 +214,9 @@ impl Outbox {
         }))
     }
 
-    /// Starts the tasks that send, and those that receive the clients' reports if `receive_rtcp` is
-    /// set. The sending tasks end after [`close`](Self::close).
+    /// Starts the tasks that send, those that look for closed ports, and those that receive the
+    /// clients' reports if `receive_rtcp` is set. The sending tasks end after
+    /// [`close`](Self::close).
     pub(crate) fn start(self: &Arc<Self>, context: &Pool, receive_rtcp: bool) {
         for sockets in self.families.iter().flatten() {
             let queue = Arc::clone(&sockets.queue);
@@ -280,7 +282,8 @@ impl Outbox {
         families.map(|sockets| sockets.queue.dropped()).sum()
     }
 
-    /// Returns the number of datagrams that the system refused to send.
+    /// Returns the number of datagrams that the system refused to send, including those for a
+    /// family without sockets.
     pub(crate) fn failed(&self) -> u64 {
         let families = self.families.iter().flatten();
         families.map(|sockets| sockets.queue.failed()).sum::<u64>()
@@ -301,9 +304,9 @@ impl Outbox {
         families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))
     }
 
-    /// Sends a report to all `clients`, to their report ports if there are any. `at` is a client
-    /// with another address for reports. We ignore errors, because the next report replaces a lost
-    /// one.
+    /// Sends a report to all `clients`, to their report ports if there are any. `at` is a client,
+    /// and the address to which its reports go instead. We ignore errors, because the next report
+    /// replaces a lost one.
     pub(crate) fn report(
         &self,
         datagram: &[u8],

@@ -110,7 +110,7 @@ pub(crate) fn request(_: &UdpSocket) -> bool {
 fn errors(socket: &UdpSocket) -> impl Iterator<Item = SocketAddr> {
     use nix::sys::socket::MsgFlags;
     let socket = socket2::SockRef::from(socket.as_std());
-    // The error of the next call is the same one, so it must not fail.
+    // We clear the error that waits for the next call, because it is one of those in the queue.
     let _ = socket.take_error();
     let flags = (MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT).bits();
     std::iter::from_fn(move || {

@@ -134,7 +134,8 @@ impl VoipMetrics {
             score(self.listening),
             score(self.conversation),
         ]);
-        // We conceal losses in the standard way, and the jitter buffer does not adapt.
+        // We state that an enhanced method conceals losses (binary 10), and that the jitter buffer
+        // does not adapt.
         put(&[0b1010_0000, 0]);
         for ms in [self.buffer_ms, self.buffer_ms, self.buffer_ms] {
             put(&ms.to_be_bytes());

@@ -37,7 +37,7 @@ pub(super) type IndexMap<K> = HashMap<K, usize, foldhash::fast::RandomState>;
 /// The configuration that all sockets of a run share.
 #[derive(Debug)]
 pub(super) struct Config {
-    /// A packet that arrives later than this time in nanoseconds counts as late.
+    /// A packet that arrives more than this many nanoseconds after it was due counts as late.
     pub(super) late_after: u64,
     pub(super) folder: Option<Arc<Folder>>,
     /// Whether datagrams are bare samples, little-endian, instead of RTP.
@@ -93,7 +93,8 @@ pub(super) struct Demux {
     dropped: Option<u32>,
     /// Whether we accept packets of all senders.
     accepts_all: bool,
-    /// Whether there is one source only, and none on probation.
+    /// Whether there is one source only, none is on probation, and we accept packets of all
+    /// senders.
     is_alone: bool,
     /// Whether the address of the current packet is that of the only source because we did not
     /// query it.

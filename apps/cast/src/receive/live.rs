@@ -27,7 +27,7 @@ pub struct LiveReport {
 pub struct Live(Arc<Mutex<BTreeMap<usize, Vec<LiveReport>>>>);
 
 impl Live {
-    /// Returns the figures of all streams, which are at most half a second old.
+    /// Returns the figures of all streams. Each socket updates its figures every half second.
     pub fn streams(&self) -> Vec<LiveReport> {
         let by_socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<LiveReport> = by_socket.values().flatten().cloned().collect();

@@ -65,7 +65,8 @@ pub struct Plan {
     /// to the buffer of a player. The time of arrival is that of the kernel, so `wait` has no
     /// influence.
     pub late_after: Duration,
-    /// The run ends after this number of packets of each stream.
+    /// The run ends after this number of packets per stream. We count the packets of all streams
+    /// together.
     pub buffers: Option<u64>,
     /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Duration,
@@ -143,7 +144,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether several streams share one port.
+    /// Returns whether several streams may share one port.
     fn is_shared(&self) -> bool {
         self.sessions.len() == 1 && self.streams != Some(1)
     }
@@ -332,8 +333,8 @@ impl<'a> Receiver<'a> {
 /// The time at which a capture begins. It is not zero, because zero means that there is no time.
 const CAPTURE_BEGIN: u64 = 1_000_000_000;
 
-/// Analyses a capture as if its packets arrived now. It reads all streams, whatever their ports
-/// are. This function blocks.
+/// Analyses a capture as if its packets arrived at the times that it states. It reads all streams,
+/// whatever their ports are. This function blocks.
 ///
 /// The plan's sessions define the payload types of their ports. The first session applies to all
 /// other ports.
@@ -401,7 +402,8 @@ pub fn analyse(plan: &Plan, capture: &Path) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Returns an address as a number, which is different for each address.
+/// Returns an address as a number. An IPv4 address gets the number of the IPv6 address to which it
+/// is mapped.
 fn address_bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().to_bits(),

@@ -83,7 +83,7 @@ struct EarlierSegment {
 #[repr(C, align(64))]
 pub(super) struct RtpSource {
     ssrc: u32,
-    /// The number of clock ticks per packet, or zero before the second packet.
+    /// The number of clock ticks per packet, or zero if we do not know it yet.
     step: u32,
     /// The payload type of the last packet, and its format.
     current_type: Option<(u8, Option<Format>)>,
@@ -107,7 +107,7 @@ pub(super) struct RtpSource {
     format: Option<(u8, Format)>,
     payload_types: Vec<u8>,
     first_arrival: u64,
-    /// The number of frames before the last restart.
+    /// The frame of the recording at which the packets after the last restart begin.
     offset: i64,
     keys: DtmfReceiver,
     /// The last packet whose sequence number was far from all others. It starts a new sequence if

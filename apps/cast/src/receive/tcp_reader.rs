@@ -157,7 +157,8 @@ impl Connection {
         }
     }
 
-    /// Reads the available bytes. Returns their number, or `None` at the end of the stream.
+    /// Reads the available bytes. Returns their number, or `None` at the end of the stream, after
+    /// an error, or if the port is closed.
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         READ.with_borrow_mut(|bytes| match ready!(self.stream.poll_read(cx, bytes)) {
             Ok(read @ 1..) => Poll::Ready(self.receive(&bytes[..read]).then_some(read)),

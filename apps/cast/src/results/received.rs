@@ -39,7 +39,7 @@ pub struct SourceReport {
     pub reordered: u64,
     /// The number of packets that arrived again.
     pub duplicates: u64,
-    /// The number of packets that were far from all others.
+    /// The number of packets that were far from all others, and did not begin a restart.
     pub strays: u64,
     /// The number of restarts of the source, after which its sequence numbers begin again.
     pub restarts: u64,
@@ -103,7 +103,8 @@ pub struct SourceReport {
 pub struct Unrecognized {
     /// The number of datagrams that are neither RTP nor RTCP.
     pub malformed: u64,
-    /// The number of packets of sources that never sent two packets in sequence.
+    /// The number of packets that we discarded because their source had not sent two packets in
+    /// sequence yet.
     pub unvalidated: u64,
     /// The number of packets of sources that were not expected, or exceeded the maximum number of
     /// sources.

@@ -35,8 +35,8 @@ pub(super) struct Totals {
     pub(super) legs: Vec<LegReport>,
     pub(super) packets: u64,
     pub(super) sent: u64,
-    /// The number of packets that belong to no leg. Their rate is not that of the room, there is no
-    /// codec, the room is full, or they are not RTP.
+    /// The number of packets that we discarded: they are not RTP, their sender did not become a
+    /// leg, their rate is not that of the room, there is no codec, or the room is full.
     pub(super) refused: u64,
 }
 

@@ -94,8 +94,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Creates a plan that sends `streams` tones to this client: a thousand packets each, with 10
-    /// ms of mono L16 at 44,100 Hz.
+    /// Creates a plan that sends `streams` tones to this client: a thousand packets each after one
+    /// second of ramp-up, with 10 ms of mono L16 at 44,100 Hz.
     pub fn new(to: SocketAddr, streams: usize) -> Self {
         let mut session = RtpSession::new(to, 11, Format::CD_MONO);
         session.packet_time = Duration::from_millis(10);

@@ -26,8 +26,8 @@ const BYTES_MAX: usize = 1 << 30;
 pub struct Replay {
     /// The path of the capture.
     pub capture: PathBuf,
-    /// The clients. The packets of the capture's nth port go to port + n of each client, unless the
-    /// port is shared.
+    /// The clients. We number the destinations of the capture (address and port) from 0 on. The
+    /// packets to destination n go to port + n of each client, unless the port is shared.
     pub to: Vec<SocketAddr>,
     /// Whether all packets go to the same port of a client.
     pub shared_port: bool,
@@ -118,7 +118,7 @@ pub fn replay(plan: &Replay, interrupted: &dyn Fn() -> bool) -> Result<Measured,
     Ok(measured)
 }
 
-/// Returns the datagrams, the number of ports, and warnings about the capture.
+/// Returns the datagrams, the number of destinations, and warnings about the capture.
 fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> {
     let mut due: Vec<DueDatagram> = Vec::new();
     let mut ports: HashMap<SocketAddr, usize> = HashMap::new();

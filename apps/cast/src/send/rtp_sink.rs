@@ -25,7 +25,7 @@ thread_local! {
 /// How long a key is held, and the pause after it, in milliseconds.
 const KEY_MS: u64 = 100;
 const PAUSE_MS: u64 = 60;
-/// How often we send the end of a key. Source: RFC 4733 section 2.5.1.4.
+/// How many times we send the end of a key. Source: RFC 4733 section 2.5.1.4.
 const ENDS: u64 = 3;
 
 /// The SSRC of a stream, and the first sequence number and timestamp.

@@ -15,7 +15,8 @@ thread_local! {
 ///
 /// A dropped buffer leaves its block to the thread. The next buffer that is created on this thread
 /// reuses the block, which is still in the cache. A context is one thread, so it only allocates as
-/// many blocks as are in use at the same time. A waiting stream holds no block.
+/// many blocks as are in use at the same time. A stream that waits for its next buffer holds no
+/// block.
 #[derive(Debug)]
 pub struct Buffer(Option<Box<Block>>);
 

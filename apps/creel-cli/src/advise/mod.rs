@@ -216,7 +216,9 @@ impl<'a> Trial<'a> {
         Ok(Self {
             args,
             load,
-            // The agent starts before a plan narrows the mask of this process.
+            // The agent is the process that runs the commands. We start it before the plan of
+            // a candidate narrows the affinity mask of this thread, so that it inherits the whole
+            // mask.
             agent: Agent::start()?,
             interrupt: Interrupt::install()?,
             progress: Progress::new(args.budget.as_secs(), "s", common.quiet),

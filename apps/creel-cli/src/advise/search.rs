@@ -16,8 +16,8 @@
 use creel_stats::{Estimate, Summary, noise::Noise};
 use std::time::Duration;
 
-/// The number of rounds after which we drop settings. With fewer runs, the interval of a ratio is
-/// too wide.
+/// The number of rounds after which we drop settings that are not slower beyond doubt (see
+/// [`CLEAR`]). With fewer runs, the interval of a ratio is too wide.
 pub const ROUNDS_LEAST: usize = 4;
 /// The largest number of rounds. More do not pay.
 const ROUNDS_MOST: usize = 40;
@@ -28,8 +28,8 @@ const EQUAL: f64 = 1.03;
 const CLEAR: f64 = 2.0;
 /// The probability with which we recommend a change although none of the settings is better.
 const LEVEL: f64 = 0.01;
-/// The largest number of rounds for which we count all outcomes of chance. For more, we take a
-/// sample of as many.
+/// The largest number of rounds for which we count all outcomes of chance. For more rounds, we take
+/// a random sample of as many outcomes as this number of rounds has.
 const COUNTED_MOST: usize = 12;
 /// The largest number of rounds for this count. A random number has that many bits.
 const PAIRS_MOST: usize = 53;

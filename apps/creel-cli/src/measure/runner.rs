@@ -332,7 +332,7 @@ impl SharedState {
         }
     }
 
-    /// Locks the state. While the lock is held, no run ends and no run starts.
+    /// Locks the state. While the lock is held, no run enters its next state.
     fn lock(&self) -> MutexGuard<'_, (State, Instant)> {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }

@@ -56,7 +56,6 @@ pub fn find(command: &OsStr) -> Result<PathBuf> {
     }
 }
 
-/// Returns the folders of `PATH`.
 fn folders() -> Vec<PathBuf> {
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
     std::env::split_paths(&folders).collect()

@@ -94,7 +94,7 @@ pub struct RunArgs {
     /// Narrow the affinity mask to these CPUs, for example 0-3,8
     #[arg(long, value_name = "LIST", help_heading = "Affinity mask")]
     cpu_list: Option<CpuSet>,
-    /// Explain that --cpus is not an option
+    /// Reject --cpus, and name the two options that may be meant
     #[arg(long, hide = true, value_name = "?", value_parser = no_cpus)]
     cpus: Option<CpuSet>,
     /// Narrow the affinity mask to one hardware thread per core

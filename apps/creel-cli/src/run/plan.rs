@@ -203,7 +203,8 @@ fn overridden(program: &Program, size: &Sizing) -> Vec<Knob> {
 }
 
 impl Request {
-    /// Returns whether the user wants a narrower mask. Only a readable machine makes that possible.
+    /// Returns whether an option of the user may narrow the mask. Only a readable machine makes
+    /// that possible.
     fn narrows(&self) -> bool {
         self.cpus.is_some() || self.no_smt || self.placement != Placement::Unpinned
     }
@@ -443,7 +444,8 @@ impl Plan {
         self.notes = kept;
     }
 
-    /// Returns whether we have chosen the number of workers, and not the user.
+    /// Returns whether we have chosen the number of workers, and not the user or an outer `creel
+    /// run`.
     fn budget_is_own(&self) -> bool {
         let budget = self.budget.as_ref();
         budget.is_some_and(|budget| budget.bound_by().kind != LimitKind::Explicit)

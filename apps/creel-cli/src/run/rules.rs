@@ -32,7 +32,8 @@ pub struct Sizing {
     pub exceeds_mask: bool,
     /// The quota of the innermost cgroup in CPUs, which some runtimes see.
     pub own_quota: Option<f64>,
-    /// The share of one worker in the last-level cache, in bytes, if known.
+    /// The size of one last-level cache divided by the number of workers, in bytes, if known. If
+    /// the machine has several such caches, the share of a worker is larger than that.
     pub cache_bytes: Option<u64>,
     /// The smallest memory limit of all cgroups, in bytes.
     pub memory_bytes: Option<u64>,
@@ -66,7 +67,8 @@ impl Sizing {
     }
 
     /// Returns whether the number that a runtime chooses by itself fits the budget, with a fraction
-    /// rounded either way.
+    /// rounded either way. With `--jobs`, it must be the number of `--jobs`, and the program must
+    /// run here.
     fn is_within_budget(&self, own: usize) -> bool {
         match self.explicit {
             Some(n) => own == n && !self.exported,

@@ -39,7 +39,8 @@ use trace::Trace;
 /// The exit code after Ctrl-C. As in a shell, it is 128 plus the number of the signal.
 const INTERRUPTED: i32 = 130;
 
-/// The time between two samples of the threads' states, from which we count the runnable threads.
+/// The shortest time between two samples of the threads' states, from which we count the runnable
+/// threads.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Show where each thread of a program runs, and how long it waits for a CPU

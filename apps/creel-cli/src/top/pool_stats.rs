@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two queries.
+/// The shortest time between two queries.
 const QUERY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The pools of the watched processes, by the name of their socket.

@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-/// A program with less CPU time than this share of one CPU does nothing. Its number of threads is
-/// then irrelevant.
+/// A program whose threads run or wait for a CPU for less than this share of the time does nothing.
+/// Its number of threads is then irrelevant.
 const IDLE: f64 = 0.02;
 /// The share of its runnable time that a program may wait for a CPU without a verdict.
 const WAITING: f64 = 0.25;

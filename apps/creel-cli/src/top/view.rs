@@ -333,7 +333,6 @@ fn header(scene: &Scene, width: usize) -> String {
     out
 }
 
-/// Returns the width of the column for names.
 fn name_width(width: usize) -> usize {
     let others = COLUMNS.iter().filter(|(c, ..)| *c != Column::Name);
     let taken: usize = others.map(|(_, _, size)| size + 1).sum();

@@ -29,7 +29,7 @@ pub fn warn_if_readable(path: &Path, secret: &str) {
     }
 }
 
-/// Returns the mode of a file if users other than its owner can read or write it.
+/// Returns the mode of a file if it grants any access to users other than the owner.
 #[cfg(unix)]
 fn readable_by_others(path: &Path) -> Option<u32> {
     use std::os::unix::fs::PermissionsExt;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use creel_console::duration;
 use serde::{Deserialize, Deserializer, de};
 
-/// A duration above zero, as [`duration::positive`] parses it.
+/// A duration. Parsed from a text it is above zero, see [`duration::positive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Time(pub Duration);
 

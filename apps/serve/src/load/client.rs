@@ -39,8 +39,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns [`ConnectionReset`](ErrorKind::ConnectionReset) if not a single byte of the response
-    /// arrived.
+    /// Returns [`ConnectionReset`](ErrorKind::ConnectionReset) if the connection was reset, or if
+    /// it ended before the first byte of the response.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         let nothing = |error: io::Error| match error.kind() {
             ErrorKind::BrokenPipe => ErrorKind::ConnectionReset.into(),

@@ -1,8 +1,9 @@
 //! An open load: it sends requests at planned times, without waiting for responses.
 //!
-//! We draw the time of every request in advance, whatever the service does. Each connection takes
-//! the next request, waits for its time, sends it and reads the response. As long as one connection
-//! is free, requests leave in time. If all connections wait for responses, a request leaves late.
+//! The time of every request follows from the plan and its seed, whatever the service does. Each
+//! connection takes the next request, waits for its time, sends it and reads the response. As long
+//! as one connection is free, requests leave in time. If all connections wait for responses, a
+//! request leaves late.
 //!
 //! We report two latencies:
 //!
@@ -11,7 +12,8 @@
 //! - The *uncorrected* latency counts from the time when the request left. Most programs report
 //!   only this one, so we report it for comparison.
 //!
-//! Invariant: every request that is due is counted, either as sent or as not sent.
+//! Invariant: every request that is due is counted, either as sent or as not sent. There is one
+//! exception: if the load is stopped, the requests that wait for their responses are not counted.
 
 mod arrivals;
 mod client;

@@ -64,7 +64,7 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns an error if the embedded store cannot be opened.
+    /// Returns an error if the embedded store cannot be opened, or if the thread cannot be started.
     pub fn open(kind: &Kind, metrics: &Arc<Metrics>) -> Result<Store, StoreError> {
         let (sender, requests) = sync_channel(REQUESTS_MAX);
         let health = Arc::new(Health::new(kind.to_string(), Arc::clone(metrics)));
@@ -136,7 +136,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] if the store did not answer.
+    /// Returns [`StoreError`] if the store is not available, if its queue is full, or if it did not
+    /// answer or answered with an error.
     pub async fn get(&self, id: Id) -> Result<Option<Bytes>, StoreError> {
         match self.request(Command::Get(id)).await? {
             Answer::Record(record) => Ok(record),
@@ -148,7 +149,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns [`StoreError`] if the store did not answer.
+    /// Returns [`StoreError`] if the store is not available, if its queue is full, or if it did not
+    /// answer or answered with an error.
     pub async fn count(&self) -> Result<u64, StoreError> {
         match self.request(Command::Count).await? {
             Answer::Count(count) => Ok(count),
@@ -162,7 +164,6 @@ impl Store {
         outcome.map_err(|error| self.counted(error))
     }
 
-    /// Counts an error.
     fn counted(&self, error: StoreError) -> StoreError {
         self.metrics.store_error(error.reason);
         error

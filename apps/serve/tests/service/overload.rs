@@ -10,7 +10,7 @@ fn every_response_under_overload_is_correct_or_503_and_counted() {
         &["--workers", "1", "--password-cost", "m=4096,t=2,p=1"],
     );
     let url = format!("http://{}", service.address);
-    // In a debug build, this is about a hundred times the capacity.
+    // A check takes some milliseconds, so this rate is more than one worker can serve.
     let load = run(&[
         "load",
         &url,

@@ -110,7 +110,8 @@ struct Travellers {
     /// Repeat gravity trips for ever, instead of one round trip per car
     #[arg(long)]
     again: bool,
-    /// Let each gravity traveller choose among N random destinations, and prefer near ones
+    /// With gravity demand, let each car choose its destination among N random ones, and prefer
+    /// near ones
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
     /// Save time in later runs: use the routes in FILE if they were written for the same network

@@ -40,7 +40,7 @@ pub const LINKS_MAX: usize = 1 << 26;
 /// turn number has 8 bits.
 pub const DEGREE_MAX: usize = 256;
 /// The minimum time that a car or a hole takes on a link between two tiles. It is the lower bound
-/// for the simulation's look-ahead. The junctions at both ends of a shorter link are always in the
+/// for the simulation's lookahead. The junctions at both ends of a shorter link are always in the
 /// same tile.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
 /// The maximum storage of a link in cars. It fits into 16 bits.

@@ -14,7 +14,6 @@ pub(super) const FAR: u32 = (1 << 30) - 1;
 /// The value for "no junction".
 const NONE: u32 = u32::MAX;
 
-/// The arcs of a hierarchy.
 pub(super) struct Hierarchy {
     /// The first arc of each rank, plus one entry for the end. Arcs lead to higher ranks.
     pub first: Vec<u32>,

@@ -1,4 +1,4 @@
-//! Builds the tiles of a network, with all cars at their origins. We also find the look-ahead here,
+//! Builds the tiles of a network, with all cars at their origins. We also find the lookahead here,
 //! because it follows from the links between tiles.
 
 use super::priority::{Builder, hidden_ms};

@@ -85,8 +85,8 @@ pub struct Tally {
     pub stepped_aside: u64,
     /// The number of times that a car was rerouted.
     pub rerouted: u64,
-    /// The time that cars have waited at the ends of links and in entry queues. It excludes cars
-    /// that are still waiting, see [`Simulation::delay_seconds`].
+    /// The time that cars have waited at the ends of links and in entry queues, or have lost behind
+    /// a slow car. It excludes cars that are still waiting, see [`Simulation::delay_seconds`].
     pub delay_ms: u64,
     /// The time that cars have spent on links. We subtract the current time when a car enters a
     /// link, and add it when the car leaves. The part of a car that is still on a link is therefore
@@ -391,7 +391,8 @@ impl Simulation {
     }
 
     /// Returns the total time that all cars have spent on links, without the time that they waited
-    /// at the ends. This is what they would have needed in free flow.
+    /// at the ends. This is what they would have needed in free flow, plus the time that they have
+    /// lost behind slow cars.
     pub fn free_flow_seconds(&self) -> f64 {
         let tally = self.tally();
         let drive = tally.moving - tally.waiting;
@@ -399,10 +400,10 @@ impl Simulation {
         free_ms as f64 / 1000.0
     }
 
-    /// Returns the total time that all cars have waited so far. It is the waiting time at the ends
-    /// of links (the difference between [`vehicle_seconds`](Self::vehicle_seconds) and
-    /// [`free_flow_seconds`](Self::free_flow_seconds)) plus the waiting time in entry queues. Cars
-    /// that are still waiting count until now.
+    /// Returns the total time that all cars have lost so far. It is the waiting time at the ends of
+    /// links (the difference between [`vehicle_seconds`](Self::vehicle_seconds) and
+    /// [`free_flow_seconds`](Self::free_flow_seconds)), the waiting time in entry queues, and the
+    /// time lost behind slow cars. Cars that are still waiting count until now.
     pub fn delay_seconds(&self) -> f64 {
         let of_tile = |tile: &Tile| {
             let waits = |last| {
@@ -483,9 +484,9 @@ impl Simulation {
         }
     }
 
-    /// Returns the number of cars on links whose first car has been blocked for a minute or longer.
-    /// If the stuck time is less than two minutes, half of the stuck time is used instead of a
-    /// minute.
+    /// Returns the number of cars on links whose first car is blocked and has been the first one
+    /// for a minute or longer. If the stuck time is less than two minutes, half of the stuck time
+    /// is used instead of a minute.
     pub fn gridlocked(&self) -> u64 {
         let long_ms = (self.rules.physics.stuck_ms / 2).min(60_000);
         let of_tile = |tile: &Tile| {

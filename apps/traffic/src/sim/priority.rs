@@ -6,7 +6,7 @@
 //! car that approaches the junction only on the last part of its link.
 //!
 //! Therefore we divide the critical gap into two parts. No car may have crossed for the time of the
-//! *look-back*, and no visible car may arrive within the *look-ahead*. For any sequence of gaps,
+//! *look-back*, and no visible car may arrive within the *look-forward*. For any sequence of gaps,
 //! this lets the same number of cars pass as a driver who sees the whole gap in advance.
 
 use super::events::Work;
@@ -21,16 +21,15 @@ use std::collections::{HashMap, VecDeque};
 /// cross.
 const POLL_MS: Ms = 500;
 /// The longest time for which a car is visible from a junction before it arrives there. It limits
-/// the look-ahead.
-const LOOK_AHEAD_MS_MAX: Ms = 10_000;
+/// the look-forward.
+const LOOK_FORWARD_MS_MAX: Ms = 10_000;
 
 /// Returns the time for which a car on a watched link is not visible from the junction at its end.
-/// It is at least as long as a window, or as the whole link if that takes less. A car that enters
-/// the link in another tile is known here only after the window, but such a link takes at least as
-/// long as a window.
+/// A car that enters the link in another tile is known here only after the window. Therefore no
+/// window is longer than this time of such a link.
 pub(super) fn hidden_ms(free_flow_ms: Ms) -> Ms {
     (free_flow_ms / 2)
-        .max(free_flow_ms.saturating_sub(LOOK_AHEAD_MS_MAX))
+        .max(free_flow_ms.saturating_sub(LOOK_FORWARD_MS_MAX))
         .max(LINK_TIME_MS_MIN.min(free_flow_ms))
 }
 
@@ -51,7 +50,7 @@ struct Foe {
     /// The index of the movement.
     movement: u32,
     critical_ms: Ms,
-    /// The time for which a car of the foe is visible before it arrives. The look-ahead cannot be
+    /// The time for which a car of the foe is visible before it arrives. The look-forward cannot be
     /// longer than this.
     visible_ms: Ms,
     /// The shortest look-back. If both movements lead to the same link, it is the headway of that
@@ -91,7 +90,7 @@ impl Foe {
         (sum / 1000).min(u64::from(self.critical_ms / 2)) as Ms
     }
 
-    /// Divides a critical gap into the look-back and the look-ahead.
+    /// Divides a critical gap into the look-back and the look-forward.
     fn divide(&self, critical_ms: Ms) -> (Ms, Ms) {
         let ahead_ms = self
             .visible_ms
@@ -503,7 +502,7 @@ impl Work<'_> {
                 self.next_entry(car.place, car.turns, node) == Some(to)
             };
             let critical_ms = foe.critical_ms - foe.bunching_ms(crossed.mean_ms, other.headway_ms);
-            let (look_back_ms, look_ahead_ms) = foe.divide(critical_ms);
+            let (look_back_ms, look_forward_ms) = foe.divide(critical_ms);
             if crossed.last > 0 {
                 at = at.max(crossed.last + look_back_ms);
             }
@@ -548,7 +547,7 @@ impl Work<'_> {
             let mut arrives = None;
             for &place in &tile.approaching[usize::from(slot)] {
                 let car = tile.cars[place];
-                let is_seen = car.at < now + look_ahead_ms;
+                let is_seen = car.at < now + look_forward_ms;
                 if is_seen && arrives.is_none_or(|other| car.at < other) && wants(place) {
                     arrives = Some(car.at);
                 }

@@ -79,8 +79,8 @@ impl Lateness {
     }
 }
 
-/// The travel time of a closed road for the router. Every open route is quicker than this, so a
-/// route contains the road only if no open route exists.
+/// The travel time of a closed road for the router. It is more than a day, so a route contains the
+/// road only if every open route takes even longer, or if no open route exists.
 pub(super) const CLOSED_ROAD_MS: Ms = 100_000_000;
 
 /// A car with its new route: the place of its record, the words of the route, and the place in the

@@ -81,7 +81,7 @@ impl Simulation {
     /// to load it.
     ///
     /// # Errors
-    /// Returns the error of the stream.
+    /// Returns the error of the stream or of the encoder.
     pub fn save(&self, mut to: impl Write) -> io::Result<()> {
         let state = State {
             fingerprint: self.fingerprint(),

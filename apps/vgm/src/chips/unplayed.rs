@@ -45,8 +45,8 @@ pub enum Sign {
     },
     /// An AY8930, which is a type in the header, switches to its expanded mode.
     Expanded,
-    /// The function returns true after a write to the chip. The commands are an example of a song
-    /// that uses the part.
+    /// We call the function after each write to the chip, and it returns true if the song uses the
+    /// part. The commands are an example of such a song.
     Together(fn(&Registers, &Write) -> bool, &'static [u8]),
 }
 

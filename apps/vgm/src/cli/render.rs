@@ -87,8 +87,9 @@ pub struct Render {
     /// Write one file per chip or per voice instead of one per song
     #[arg(long, value_name = "WHAT", value_enum, help_heading = "Chips")]
     stems: Option<Stems>,
-    /// Mute these chips or voices: CHIP (both if the song has two), CHIP#2 (the second), CHIP:3
-    /// (voice 3 of both) or CHIP#2:3. `creel-vgm chips` lists the names
+    /// Mute these chips or voices: CHIP (both if the song has two of it), CHIP#2 (the second one),
+    /// CHIP:3 (voice 3 of both) or CHIP#2:3 (voice 3 of the second one). `creel-vgm chips` lists
+    /// the names
     #[arg(
         long,
         value_name = "CHIP,...",
@@ -107,7 +108,7 @@ pub struct Render {
     #[command(flatten)]
     knobs: Knobs,
     /// Use N workers, including those that wait for the disk [default: four more than jobs]
-    #[arg(long, value_name = "N", value_parser = knobs::jobs, allow_negative_numbers = true, help_heading = "Knobs")]
+    #[arg(long, value_name = "N", value_parser = knobs::jobs, allow_negative_numbers = true, help_heading = "Pool settings")]
     workers: Option<usize>,
 }
 

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn packed_bits_are_copied_or_shifted_with_offset() {
+    fn packed_values_are_copied_or_shifted_and_get_the_offset_added() {
         let copy = packed([0, 0], [8, 4], 0x10, 4, &[0x12, 0x3F]);
         assert_eq!(unpacked(&[(0x40, copy)]), [0x11, 0x12, 0x13, 0x1F]);
         let shift = packed(

@@ -178,7 +178,6 @@ struct Block {
     commanded_at: Option<Instant>,
 }
 
-/// A message to the renderer.
 enum RendererMessage {
     Command(Command, Instant),
     EmptyBlock(Box<Block>),
@@ -323,5 +322,4 @@ pub fn player_parts_ahead(
     }
 }
 
-/// The duration of a block.
 pub(crate) const BLOCK_TIME: Duration = Duration::from_millis(1000 / BLOCKS_PER_SECOND as u64);

@@ -1,7 +1,8 @@
 //! Renders a song: all its chips, block by block, into one mix.
 //!
-//! Invariant: frame `n` of a song always has the same bits. It does not depend on the sizes of the
-//! blocks, on the thread, or on the songs that used the same [`Buffers`] before.
+//! Invariant: with the same [`Settings`], frame `n` of a song has the same bits. They do not depend
+//! on the sizes of the blocks, on the thread, or on the songs that used the same [`Buffers`]
+//! before.
 
 mod frames;
 mod split;

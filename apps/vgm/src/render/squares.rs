@@ -1,4 +1,4 @@
-//! A part that consists of square waves. Its edges are the changes of its level. We render them at
+//! A part that consists of square waves. Its steps are the changes of its level. We render them at
 //! the output rate directly, with [`blep`](crate::blep).
 //!
 //! If only some voices are unmuted, we add and subtract the levels of several copies of the chip,
@@ -66,7 +66,7 @@ impl ChipSum {
     }
 }
 
-/// A copy of a chip and the renderer of its edges.
+/// A copy of a chip and the renderer of its steps.
 #[derive(Clone)]
 struct BlepLine {
     player: VoicePlayer,
@@ -113,7 +113,7 @@ impl BlepLine {
     }
 }
 
-/// A chip of square waves, its position in time, and the sum of its edges.
+/// A chip of square waves, its position in time, and the sum of its steps.
 #[derive(Clone)]
 pub struct SquareVoice {
     line: BlepLine,
@@ -125,7 +125,7 @@ pub struct SquareVoice {
     frame_cursor: FrameCursor,
     /// The lane of the chip whose events this part receives.
     lane: usize,
-    /// The number of frames to drop at the start, because the edges have this latency.
+    /// The number of frames to drop at the start, because the steps have this latency.
     latency_frames: usize,
     gain: f32,
 }
@@ -211,7 +211,7 @@ impl SquareVoice {
         std::iter::once(&mut self.line).chain(others)
     }
 
-    /// Returns the tick of the chip before which all edges of the next `frames` frames are.
+    /// Returns the tick of the chip before which all steps of the next `frames` frames are.
     fn end(&mut self, frames: usize) -> u64 {
         let frames = (self.latency_frames + frames) as u64;
         let blep = self.line.blep.both();

@@ -448,6 +448,17 @@ fn every_test_that_the_table_names_exists() {
     }
 }
 
+/// Returns the meaning and the state of bit 31 of a chip's clock, which is at this offset of the
+/// header.
+fn variant_of(chip: ChipId, clock: usize) -> String {
+    let is_flag = |field: &&Field| field.offset == clock + 3 && field.bits.ends_with('7');
+    let field = FIELDS.iter().find(is_flag).expect("a variant has a field");
+    let [state, _] = field.state.cells("");
+    let prefix = format!("{}: ", chip.name());
+    let meaning = field.meaning.trim_start_matches(prefix.as_str());
+    format!("{meaning}, {state}")
+}
+
 /// Returns ranges of equal neighbours, as (first, last, value).
 fn ranges<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<(usize, usize, T)> {
     let mut ranges: Vec<(usize, usize, T)> = Vec::new();
@@ -488,23 +499,31 @@ fn table() -> String {
             "| {offset:02X} | {bits} | {meaning} | {state} | {check} |"
         ));
     }
-    lines.push(heads("Chips", &["chip", "clock", "state", "bit 31"]));
+    lines.push(heads(
+        "Chips",
+        &[
+            "chip",
+            "clock",
+            "state",
+            "variant that bit 31 of the clock selects",
+        ],
+    ));
     for chip in ChipId::all() {
         let state = match registry::of(chip) {
             Some(_) => "played",
             None => "not played, and reported (`chips_missing`)",
         };
         let clocks = |bits| Header::parse(&header_song(&[chip], bits, &[])).unwrap();
-        let variant = match (registry::of(chip), knows_variant(&clocks(3 << 30), chip)) {
-            (None, _) => "-".into(),
-            (_, true) => format!("{}, played", clocks(3 << 30).name(chip)),
-            (_, false) => "reported".into(),
-        };
         let offset = header_song(&[chip], 0, &[]);
         let at = (0x0C..0x100)
             .step_by(4)
             .find(|at| offset[*at..*at + 4] == songs::clock_hz(chip).to_le_bytes());
         let at = at.unwrap_or(0);
+        let variant = match (registry::of(chip), knows_variant(&clocks(3 << 30), chip)) {
+            (None, _) => "-".into(),
+            (_, true) => variant_of(chip, at),
+            (_, false) => "reported".into(),
+        };
         lines.push(format!(
             "| {} | {at:02X} | {state} | {variant} |",
             chip.name()

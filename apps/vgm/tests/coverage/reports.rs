@@ -7,7 +7,7 @@ use crate::songs::{self, header_song};
 use crate::{is_reported, parse};
 
 #[test]
-fn signs_of_several_registers_are_only_seen_together() {
+fn a_part_that_several_registers_select_is_reported_only_if_all_of_them_do() {
     #[rustfmt::skip]
     let songs: [(ChipId, &[u8]); 12] = [
         // A voice of an OPL3 on A and C, without a key, or without the new registers.
@@ -96,7 +96,7 @@ fn replaced_drums_are_reported() {
 }
 
 #[test]
-fn samples_of_a_second_chip_and_of_the_dmc_are_needed_as_well() {
+fn missing_samples_of_a_second_chip_or_of_the_dmc_are_reported() {
     let loss = |song: &[u8]| {
         let losses = parse(song.to_vec()).losses().to_vec();
         losses.into_iter().find(|line| line.contains("no samples"))

@@ -85,7 +85,7 @@ pub const FIELDS: &[Field] = &[
     field(0x9B, "7", "OKIM6295: pin 7", "OKIM6295", Heard(0x00, 0x80)),
     field(0x9F, "7", "K052539", "K051649", Silent(0x00, 0x80, "port 4 has its waves in any case")),
     field(0xBC, "all", "offset of the extra header", "", Tested(&["extra_header_sets_second_chip_clock", "volumes_of_the_extra_header_are_heard"])),
-    field(0xD3, "7", "ES5506", "ES5506", Heard(0x80, 0x00)),
+    field(0xD3, "7", "ES5506 instead of ES5505", "ES5506", Heard(0x80, 0x00)),
     field(0xD4, "all", "ES5503: channels", "ES5503", Heard(2, 1)),
     field(0xD5, "all", "ES5506: channels", "ES5506", Silent(0, 1, "we mix all outputs")),
     field(0xD6, "all", "C352: clocks of a frame, in fours", "C352", Heard(72, 80)),

@@ -140,7 +140,6 @@ fn without_csm(kind: ChipType, step: Step) -> Step {
     Step::Write(port, reg, value)
 }
 
-/// Returns the bus of a chip.
 fn bus(kind: ChipType) -> Bus {
     let chip = match kind {
         ChipType::Ym2151 => ChipId::Ym2151,
@@ -264,7 +263,7 @@ fn ym3438_streams() {
 
 /// Compares all songs in the folder `CREEL_ORACLE_SONGS`.
 #[test]
-fn songs() {
+fn songs_of_a_folder_sound_as_in_ymfm() {
     let Some(folder) = std::env::var_os("CREEL_ORACLE_SONGS") else {
         eprintln!("skipped: CREEL_ORACLE_SONGS names no folder of songs");
         return;

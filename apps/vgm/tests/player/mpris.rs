@@ -83,7 +83,6 @@ impl Bus {
         self.send("org.freedesktop.DBus", &words).unwrap()
     }
 
-    /// Calls a method of the player.
     fn call(&self, method: &str, words: &[&str]) -> Result<String, String> {
         let method = format!("org.mpris.MediaPlayer2.{method}");
         let head = ["/org/mpris/MediaPlayer2", &method];

@@ -257,7 +257,7 @@ fn cells(out: &mut String, view: &View, object: &Object, (x, y): (f64, f64)) {
     }
 }
 
-/// Returns the width of a badge, which is round for up to two digits and longer for more.
+/// Returns the width of a badge, which is round for one digit and longer for more.
 fn badge_width(text: &str) -> f64 {
     BADGE.max(text.chars().count() as f64 * BADGE_LETTER + 8.0)
 }

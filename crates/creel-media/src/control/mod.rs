@@ -25,7 +25,7 @@
 //! let task = pool.spawn(control.run(Steps(0))); // waits for the start
 //! control.trigger(Trigger::Start)?;
 //! assert!(matches!(pool.block_on(task), Ok(Ended::Stopped)));
-//! assert!(control.trigger(Trigger::FlushStop).is_err()); // no flush has begun
+//! assert!(control.trigger(Trigger::FlushStop).is_err()); // the task has stopped
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

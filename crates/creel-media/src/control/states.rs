@@ -2,16 +2,23 @@
 //!
 //! ```text
 //!   Unprepared ──prepare──▶ Prepared ──start──▶ Started ──pause──▶ Paused
-//!        ▲                     │                 │   ▲               │
-//!    unprepare              (start, pause        │   └────start──────┘
-//!        │                   from Stopped,    flush-start          flush-start
-//!     Stopped ◀──stop──────  too)                ▼                   ▼
+//!        ▲                                       │   ▲               │
+//!    unprepare                                   │   └────start──────┘
+//!        │                                  flush-start          flush-start
+//!     Stopped ◀──stop──────                      ▼                   ▼
 //!        ▲                                    Flushing ──pause──▶ PausedFlushing
 //!        └────────────────stop─────────────────  │ ◀──start─────      │
 //!                                           flush-stop            flush-stop
 //!                                                ▼                    ▼
 //!                                             Started               Paused
 //! ```
+//!
+//! The diagram leaves out some transitions:
+//!
+//! - Start and pause lead to `Started` and `Paused` from `Prepared` and `Stopped`, too.
+//! - Stop leads to `Stopped` from all states except `Unprepared` and `Failed`.
+//! - Unprepare leads to `Unprepared` from `Prepared`, `Stopped` and `Failed`.
+//! - Fail leads to `Failed` from all states except `Unprepared`.
 //!
 //! A trigger that asks for the present state changes nothing. A trigger that is not valid in a
 //! state is an error that names both, and it changes nothing either. If the work of a task ends,

@@ -19,7 +19,8 @@
 //! `send` while a plain thread calls `recv_blocking`. Sending to a [`oneshot`] channel never waits.
 //! Receiving is cancel safe. If you drop the future before it is ready, it has not taken a message.
 //!
-//! With the feature `stream`, the receivers are streams and the senders are sinks.
+//! With the feature `stream`, the ends of an [`spsc`] channel are a stream and a sink, and you can
+//! turn those of a [`bounded`] channel into a stream and a sink.
 //!
 //! # Other channels and locks
 //!

@@ -1,8 +1,9 @@
 //! A channel for one message. For example, a task can use it to return its result.
 //!
 //! Sending never waits. A channel makes one allocation of 24 bytes plus the size of the message. A
-//! send is a single atomic exchange, even if it finds a waiting receiver. `waker_cell.rs` describes
-//! the protocol of the waker, and the constants below describe the bits of the state word.
+//! send is a single atomic exchange, even if it finds a waiting receiver. It repeats the exchange
+//! only if the receiver changes the state word at the same moment. `waker_cell.rs` describes the
+//! protocol of the waker, and the constants below describe the bits of the state word.
 //!
 //! We leave out waiting until the receiver is dropped. You can check for it with
 //! `Sender::is_closed`.

@@ -6,7 +6,8 @@
 //! If the receiver is waiting, the sender does not use the place. It writes the message to the
 //! receiver's *handoff*, and the place stays free for the next message. Therefore the receiver can
 //! take the message without an atomic exchange. The exchange with which it waits again also empties
-//! the handoff. Every other operation is one exchange.
+//! the handoff. Every other operation is one exchange, which is repeated only if the other side
+//! changes the state word at the same moment.
 //!
 //! A channel makes one allocation, and messages make none. `waker_cell.rs` describes the protocol
 //! of the wakers.

@@ -133,7 +133,7 @@ impl Pool {
     ///   slice is better visited with [`for_each`](Self::for_each).
     ///
     /// If there is no second thread that could run items, then the caller runs each item before it
-    /// pulls the next one. This is the case on the only worker of a pool, on a system without
+    /// pulls the next one. This is the case on the only worker of a pool, on a pool without
     /// threads, and with [`with_max_workers(1)`](Self::with_max_workers). For any other number `n`,
     /// `with_max_workers(n)` limits the items in flight to `n`.
     ///

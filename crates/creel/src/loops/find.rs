@@ -175,8 +175,8 @@ impl Pool {
     }
 
     /// Returns the index of any item for which `f(item)` is true. If several qualify, the result
-    /// is the one found soonest, which may differ from call to call. All workers stop once one is
-    /// found. Blocks until no worker visits an item any more.
+    /// may differ from call to call. All workers stop once one is found. Blocks until no worker
+    /// visits an item any more.
     ///
     /// # Panics
     /// Panics in the same cases as [`find_map`](Self::find_map).

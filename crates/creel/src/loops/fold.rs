@@ -1,5 +1,5 @@
-//! Loops with a single result. Their items are folded along a tree that depends on the number of
-//! items only, or per worker if the order does not matter.
+//! Loops with a single result. They fold their items along a tree that does not depend on the
+//! number of workers, or per worker if the order does not matter.
 
 use super::{
     items::{Base, ItemOf, ParItems},
@@ -28,7 +28,7 @@ const fn leaves_of<A>() -> usize {
 /// # Folds
 ///
 /// A fold reduces all items to one value. The result must not depend on the number of workers, even
-/// for floating-point sums. Therefore we cut the items into leaves by their number only, fold each
+/// for floating-point sums. Therefore we cut the items into a fixed number of leaves, fold each
 /// leaf in order, and combine neighbours pairwise. The result has the same bits at any number of
 /// workers.
 impl Pool {
@@ -43,8 +43,7 @@ impl Pool {
     ///
     /// The result has the same bits at any number of workers, and `combine` does not have to be
     /// commutative. Values that own memory are combined on all workers, other values on the
-    /// caller. Blocks until all items are done. Allocates at most two vectors with one value per
-    /// leaf.
+    /// caller. Blocks until all items are done. Allocates memory for about two values per leaf.
     ///
     /// # Panics
     /// Panics if slices in a tuple differ in length. Resumes the first panic of a closure.
@@ -151,7 +150,7 @@ impl Pool {
     ///
     /// Which items are folded together differs from call to call. Use it for counts, sums of
     /// integers, and sets or maps of these, but not for sums of floating-point numbers (see
-    /// [`fold`](Self::fold)). Blocks until all items are done. Allocates a vector with one value
+    /// [`fold`](Self::fold)). Blocks until all items are done. Allocates memory for a few values
     /// per worker.
     ///
     /// # Panics

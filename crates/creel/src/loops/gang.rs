@@ -121,8 +121,8 @@ struct State {
     /// explains. The leader's change of it synchronizes with a member's load, so that the member
     /// sees the new `region`.
     epoch: CachePadded<AtomicU64>,
-    /// The leader writes it while `pending` is 0. A member reads it after it has seen the new epoch
-    /// and before it decrements `pending`.
+    /// The leader writes it after it has found `pending` at 0, and before it increments `epoch`. A
+    /// member reads it after it has seen the new epoch and before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
     /// gang, until they have run the region, and until they have left the gang.
@@ -361,7 +361,7 @@ pub struct Member<'a> {
 
 impl Pool {
     /// Forms a gang of `members` threads: the calling thread, and the workers from 1 on. Blocks
-    /// until all workers have joined, which takes about 50 µs if they are idle.
+    /// until all workers have joined, which takes tens of microseconds if they are idle.
     ///
     /// Use a gang for code that has barriers of its own. For everything else, a loop is better,
     /// because the workers remain free and a loop needs no particular worker.
@@ -371,7 +371,7 @@ impl Pool {
     ///
     /// - `members` is 0, or the pool has fewer workers.
     /// - The pool has a gang already, or has ended.
-    /// - The system refuses a thread, or has no threads and `members` is more than 1.
+    /// - The system refuses a thread, or the pool has no threads and `members` is more than 1.
     /// - The calling thread is one of the pool's own workers.
     ///
     /// ```
@@ -447,7 +447,7 @@ impl Gang {
     /// Calls `f` once for each member, all at the same time, and returns when all calls have ended.
     /// The calling thread is member 0.
     ///
-    /// It takes a microsecond or two while the members spin.
+    /// An empty closure takes about a microsecond while the members spin.
     ///
     /// # Panics
     /// Resumes the first panic of `f`, after all members have ended. Barriers are broken from the
@@ -525,7 +525,7 @@ impl Member<'_> {
     /// unless another one came first.
     pub fn barrier(&self) {
         if let Err(broken) = self.try_barrier() {
-            // The panic hook has reported the panic of the other member already.
+            // If the other member has panicked, the panic hook has reported that already.
             resume_unwind(Box::new(broken));
         }
     }

@@ -363,7 +363,7 @@ impl Pool {
     /// calling thread runs `a`. It then also runs `b`, unless another worker has started it. Blocks
     /// until both are done. While the caller waits, it only helps with work that comes from `b`.
     /// There are two exceptions. A worker also runs closures that other workers send to it with
-    /// [`run_on`](Self::run_on). After one millisecond, it also runs jobs of a
+    /// [`run_on`](Self::run_on). After one millisecond, every caller also runs jobs of a
     /// [`Source`](crate::Source).
     ///
     /// You need no threshold below which a recursion does not call `join`, because a `b` that no

@@ -72,9 +72,9 @@ impl Drop for AbortOnUnwind {
 
 impl Pool {
     /// Runs `f`, which may spawn closures that borrow from outside the scope, and returns when all
-    /// of them are done. The calling thread helps. If the caller is a worker, it runs only the jobs
-    /// of this scope, the work that these jobs share, and closures that other workers send to it
-    /// with [`run_on`](Self::run_on).
+    /// of them are done. The calling thread helps, but only with the jobs of this scope and the
+    /// work that these jobs share. If the caller is a worker, it also runs closures that other
+    /// workers send to it with [`run_on`](Self::run_on).
     ///
     /// # Panics
     /// Resumes the panic of `f`, or otherwise the first panic of a closure, after all closures have

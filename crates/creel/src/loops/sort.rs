@@ -44,8 +44,8 @@ impl Pool {
         self.sort_by(items, T::cmp);
     }
 
-    /// Sorts the items by the key that `key(item)` returns. Equal items keep their order. Note that
-    /// `key` is called for each comparison. Blocks until the slice is sorted.
+    /// Sorts the items by the key that `key(item)` returns. Items with equal keys keep their order.
+    /// Note that each comparison calls `key` twice. Blocks until the slice is sorted.
     ///
     /// # Panics
     /// Panics in the same cases as [`sort`](Self::sort), and with a panic of `key`.
@@ -99,8 +99,8 @@ impl Pool {
         self.sort_pieces(items, |piece| piece.sort_unstable(), &T::cmp);
     }
 
-    /// Sorts the items by the key that `key(item)` returns. Equal items may change their order.
-    /// Note that `key` is called for each comparison. Blocks until the slice is sorted.
+    /// Sorts the items by the key that `key(item)` returns. Items with equal keys may change their
+    /// order. Note that each comparison calls `key` twice. Blocks until the slice is sorted.
     ///
     /// # Panics
     /// Panics in the same cases as [`sort`](Self::sort), and with a panic of `key`.

@@ -42,7 +42,7 @@ fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
 }
 
 #[test]
-fn two_callers_on_one_pool() {
+fn loops_of_two_callers_visit_each_unit_once() {
     check(|| {
         let loops = |pool: &Pool| (0..3).for_each(|_| visit_each_once(pool, 5));
         run_both(pool(1 + draw(3)), loops, loops);
@@ -50,7 +50,7 @@ fn two_callers_on_one_pool() {
 }
 
 #[test]
-fn a_site_that_learns() {
+fn repeated_loops_of_one_site_visit_each_unit_once() {
     check(|| {
         let pool = pool(2 + draw(2));
         for _ in 0..8 {
@@ -60,7 +60,7 @@ fn a_site_that_learns() {
 }
 
 #[test]
-fn nested_loops() {
+fn nested_loops_visit_each_unit_once() {
     check(|| {
         let pool = pool(2 + draw(2));
         let visits = AtomicUsize::new(0);
@@ -124,7 +124,7 @@ fn a_pool_can_be_resized_during_a_loop() {
 }
 
 #[test]
-fn sessions_next_to_loops() {
+fn a_session_next_to_a_loop_sees_its_own_writes() {
     check(|| {
         run_both(
             pool(2),
@@ -143,7 +143,7 @@ fn sessions_next_to_loops() {
 }
 
 #[test]
-fn outbox_in_the_order_of_the_senders() {
+fn an_outbox_delivers_in_the_order_of_the_senders() {
     check(|| {
         const SENDERS: usize = 600;
         const RECEIVERS: usize = 2100;
@@ -170,7 +170,7 @@ fn outbox_in_the_order_of_the_senders() {
 }
 
 #[test]
-fn scopes_and_joins() {
+fn scopes_and_joins_run_each_closure() {
     check(|| {
         run_both(
             pool(1 + draw(3)),
@@ -213,7 +213,7 @@ fn jobs_of_a_scope_spawn_jobs_on_any_thread() {
 }
 
 #[test]
-fn workers_that_wait_for_each_other() {
+fn workers_that_wait_for_each_other_make_progress() {
     check(|| {
         run_both(
             pool(2),

@@ -33,7 +33,7 @@ impl Drop for ThrowOnDrop {
 }
 
 #[test]
-fn spawned_from_everywhere_and_joined() {
+fn tasks_spawned_from_everywhere_are_joined() {
     check(|| {
         let pool = Arc::new(pool(1 + draw(3)));
         let outside = Arc::clone(&pool);
@@ -63,7 +63,7 @@ fn spawned_from_everywhere_and_joined() {
 }
 
 #[test]
-fn joined_by_a_thread_that_does_not_help() {
+fn a_task_ends_although_the_waiting_thread_does_not_help() {
     check(|| {
         let pool = pool(1 + draw(3));
         let (tx, rx) = oneshot::channel();
@@ -78,7 +78,7 @@ fn joined_by_a_thread_that_does_not_help() {
 }
 
 #[test]
-fn cancelled_and_dropped_handles() {
+fn aborts_and_dropped_guards_drop_each_future_once() {
     check(|| {
         let pool = pool(1 + draw(3));
         let alive = Arc::new(());
@@ -112,7 +112,7 @@ fn cancelled_and_dropped_handles() {
 }
 
 #[test]
-fn panics_in_poll_and_in_drop() {
+fn panics_in_poll_and_in_drop_end_only_their_task() {
     check(|| {
         let pool = pool(1 + draw(2));
         let in_poll = pool.spawn(async {
@@ -230,7 +230,7 @@ fn a_pool_is_ended_by_its_own_task() {
 }
 
 #[test]
-fn resizing_while_tasks_run() {
+fn a_resize_while_tasks_run_loses_no_task() {
     check(|| {
         let pool = Arc::new(pool(1 + draw(3)));
         let resized = Arc::clone(&pool);
@@ -288,7 +288,7 @@ fn a_pool_ends_during_a_resize() {
 }
 
 #[test]
-fn spawned_from_drops() {
+fn tasks_that_drops_spawn_end_with_the_pool() {
     /// Spawns a task when it is dropped.
     struct Last(Pool, Arc<()>);
     impl Drop for Last {
@@ -329,7 +329,7 @@ fn spawned_from_drops() {
 }
 
 #[test]
-fn channels_between_tasks_and_threads() {
+fn channels_deliver_between_tasks_and_threads() {
     check(|| {
         let pool = pool(1 + draw(3));
         let (tx, rx) = bounded::channel(1);
@@ -364,7 +364,7 @@ fn channels_between_tasks_and_threads() {
 }
 
 #[test]
-fn woken_by_foreign_threads() {
+fn wakes_by_foreign_threads_are_not_lost() {
     check(|| {
         let pool = pool(1 + draw(2));
         let place = Arc::new(Mutex::new(None::<Waker>));
@@ -399,7 +399,7 @@ fn woken_by_foreign_threads() {
 }
 
 #[test]
-fn two_callers_of_block_on() {
+fn two_callers_of_block_on_make_progress() {
     check(|| {
         let pool = Arc::new(pool(1 + draw(2)));
         let (tx, rx) = bounded::channel(1);
@@ -429,7 +429,7 @@ fn two_callers_of_block_on() {
 }
 
 #[test]
-fn loops_and_tasks_at_once() {
+fn loops_and_tasks_run_at_the_same_time() {
     check(|| {
         let pool = Arc::new(pool(2));
         let inner = Arc::clone(&pool);
@@ -462,7 +462,7 @@ fn loops_and_tasks_at_once() {
 }
 
 #[test]
-fn timers_with_a_manual_clock() {
+fn timers_fire_when_a_manual_clock_advances() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1 + draw(2)).clock(clock.clone());
@@ -499,7 +499,7 @@ fn timers_with_a_manual_clock() {
 }
 
 #[test]
-fn due_while_woken_and_cancelled_from_elsewhere() {
+fn a_task_ends_if_its_timer_is_due_during_a_wake_and_an_abort() {
     check(|| {
         let clock = Clock::manual();
         let builder = Pool::builder().workers(1).clock(clock.clone());
@@ -537,7 +537,7 @@ fn due_while_woken_and_cancelled_from_elsewhere() {
 }
 
 #[test]
-fn a_panic_of_block_on_itself() {
+fn a_panic_in_the_future_of_block_on_reaches_its_caller() {
     check(|| {
         let pool = pool(1 + draw(2));
         let task = pool.spawn(async { yield_now().await });

@@ -1,7 +1,7 @@
 //! The I/O driver of a pool, which finds out which sockets are ready.
 //!
-//! Each pool has one driver. Its workers poll it once per turn, or sleep in it. The worker that
-//! does so receives the wakers of the tasks whose sockets have become ready.
+//! Each pool has one driver. Its workers poll it, at most once per turn, or sleep in it. The worker
+//! that does so receives the wakers of the tasks whose sockets have become ready.
 //!
 //! A socket is added to the system's poller when an operation on it has to wait for the first time,
 //! and it stays there. It is added only for the direction of that operation. Therefore neither a

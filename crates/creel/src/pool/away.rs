@@ -37,11 +37,11 @@ use std::{
 /// Counts the workers of a pool that are away.
 #[derive(Default)]
 pub(super) struct Absent {
-    /// The number of workers that are away. It is `SeqCst`, because if two workers leave at the
-    /// same time, at least one of them must see that both are away.
+    /// The number of workers that are away. If two workers leave at the same time, the one that
+    /// counts itself last sees that both are away.
     workers: AtomicUsize,
-    /// Whether there is a substitute. It is `SeqCst`, which costs nothing noticeable, because
-    /// accesses are rare.
+    /// Whether there is a substitute. Accesses to both fields are `SeqCst`, which costs nothing
+    /// noticeable, because they are rare.
     substituted: AtomicBool,
 }
 
@@ -57,7 +57,8 @@ pub(super) struct Away {
     /// The thread's own pool, if the thread is a worker.
     own: Option<Arc<Shared>>,
     /// Whether this is counted as away. It is false for a thread that is not a worker. It is also
-    /// false in a `block_on` inside another one, because the outer one is counted already.
+    /// false in a `block_on` inside another one that has slept, because the outer one is counted
+    /// already.
     counts: bool,
     since: Instant,
 }
@@ -80,7 +81,8 @@ impl Away {
         Self { own, counts, since }
     }
 
-    /// Returns how often the thread must call [`check`](Self::check) while it sleeps.
+    /// Returns the interval at which the thread must call [`check`](Self::check) while it sleeps.
+    /// Returns `None` if another worker of its pool is not away.
     pub(super) fn check_interval(&self) -> Option<Duration> {
         self.own
             .as_ref()?

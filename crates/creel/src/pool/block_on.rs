@@ -1,5 +1,5 @@
-//! Implements `block_on`: a thread that is not a worker of the pool waits for a future. A thread
-//! that is not a worker of another pool either also runs the pool's tasks in the meantime.
+//! Implements `block_on`: a thread that is not a worker of the pool waits for a future. In the
+//! meantime it also runs the pool's tasks, unless it is a worker of another pool.
 
 use super::away::Away;
 use super::watchdog::WATCHDOG_INTERVAL;

@@ -1,5 +1,5 @@
-//! The builder of a pool, which holds the four settings and a few more, and checks them before it
-//! creates the pool.
+//! The builder of a pool. It holds the four settings (workers, placement, wait, balance) and a few
+//! more, such as the name, the stack size and the clock. It checks them before it creates the pool.
 
 use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
 use crate::{
@@ -40,10 +40,10 @@ pub enum BuildError {
         /// The maximum size in bytes.
         max: usize,
     },
-    /// The pool has ended, so that a [handle](crate::Pool::handle) cannot change the number of its
-    /// workers or make it visible.
+    /// The pool has ended. Therefore it is no longer possible to change the number of its workers,
+    /// or to let other programs observe it.
     Ended,
-    /// The pool cannot be made visible from outside the program.
+    /// The system does not let other programs observe the pool.
     Observe(Arc<io::Error>),
 }
 
@@ -183,8 +183,8 @@ impl PoolBuilder {
     }
 
     /// Sets the CPUs that the workers run on. By default, a pool pins its workers according to
-    /// [`Placement::Cores`] when it runs its first loop, session or gang. A pool that never runs
-    /// one of these does not pin them.
+    /// [`Placement::Cores`] when it first divides a loop among them, or runs a session or a gang. A
+    /// pool that never does so does not pin them.
     ///
     /// Two pools of one process use different cores as long as there are enough.
     ///
@@ -276,8 +276,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets what other programs may do with the pool, as [`Pool::observe`] does. By default they
-    /// may do nothing.
+    /// Sets what other programs may do with the pool, as [`Pool::observe`] does. The default is
+    /// [`Observe::Off`].
     pub fn observe(mut self, what: Observe) -> Self {
         self.observe = what;
         self

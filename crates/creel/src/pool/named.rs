@@ -102,7 +102,7 @@ pub enum AcquireError {
     Differs {
         /// The name of the pool.
         name: String,
-        /// The settings of the existing pool.
+        /// The settings with which the existing pool was created.
         has: NamedSettings,
         /// The settings that the caller asked for.
         asked: NamedSettings,
@@ -143,11 +143,12 @@ impl std::error::Error for AcquireError {
 
 impl NamedPools {
     /// Returns the pool with this name. If no part of the program holds such a pool, this creates
-    /// one with these settings.
+    /// one with these settings. If a pool exists, this ignores all settings except for those in
+    /// [`NamedSettings`].
     ///
     /// # Errors
-    /// Returns an error if the existing pool has a different number of workers or a different way
-    /// to wait, or if a new pool cannot be created.
+    /// Returns an error if the existing pool was created with a different number of workers or a
+    /// different way to wait, or if a new pool cannot be created.
     ///
     /// ```
     /// use creel::{NamedPools, Pool};

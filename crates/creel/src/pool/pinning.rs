@@ -8,8 +8,8 @@
 //!
 //! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
 //! therefore start at different cores. We deliberately do not change the mask of a caller, except
-//! in a session. The caller of a loop takes worker 0's share, wherever it runs. If the caller stays
-//! on the PU of another worker, this worker swaps its place with worker 0.
+//! in a session. A caller that is not a worker takes worker 0's share, wherever it runs. If it
+//! stays on the PU of another worker, this worker swaps its place with worker 0.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use crate::worker::steal_order;
@@ -62,10 +62,10 @@ pub(crate) struct Pinning {
 #[derive(Debug, Default)]
 struct Floor {
     layout: Option<Layout>,
-    /// The threads of the workers that have moved to their places and have not ended.
+    /// The threads of the workers that have started and have not ended.
     threads: Vec<Option<Thread>>,
-    /// The workers that the system refused to move to their places. For example, macOS has no
-    /// affinity masks, and on Linux a CPU may have gone offline. These workers count as unpinned.
+    /// The workers that the system refused to move to their places, for example because a CPU has
+    /// gone offline. These workers count as unpinned.
     refused: Vec<usize>,
 }
 
@@ -82,8 +82,8 @@ impl Floor {
         layout.assigned().get(index)
     }
 
-    /// Moves the thread of worker `index` to `pus` by `set`, if the layout assigns them to it. If
-    /// this fails, the thread stays where it is, and the worker counts as unpinned.
+    /// Calls `set` with the place of worker `index`, if the layout assigns one to it, so that `set`
+    /// moves the worker's thread there. If this fails, the worker counts as unpinned.
     fn moved(
         &mut self,
         index: usize,
@@ -335,9 +335,10 @@ impl Pinning {
         lock(&self.floor).make_way(pu);
     }
 
-    /// Runs `f` with the calling thread pinned to the place of worker 0. The thread gets its own
-    /// mask back when this returns or panics. If `movable`, and if another worker is pinned to the
-    /// CPU on which the thread runs, worker 0 first swaps its place with that worker.
+    /// Runs `f` with the calling thread pinned to the place of worker 0, if that worker is pinned.
+    /// The thread gets its own mask back when this returns or panics. If `movable`, and if another
+    /// worker is pinned to the CPU on which the thread runs, worker 0 first swaps its place with
+    /// that worker.
     pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
         let slot = {
             let mut floor = lock(&self.floor);

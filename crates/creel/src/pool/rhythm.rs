@@ -22,9 +22,9 @@ const PERIOD_MAX_NS: u64 = 100_000_000;
 /// is at least `TRUST_MIN`.
 const TRUST_MIN: u32 = 3;
 const TRUST_MAX: u32 = 8;
-/// The lead is how much earlier than the expected call the alarm is set. It must be longer than the
-/// delay of an alarm, which is 50 µs or more because of the kernel's timer slack. The worker learns
-/// it: an alarm that comes too late makes the lead longer, and a long spin makes it shorter.
+/// The lead is how much earlier than the expected call the alarm is set. It should be longer than
+/// the delay of an alarm, which can be 50 µs because of the kernel's timer slack alone. The worker
+/// learns it: an alarm that comes too late makes the lead longer, and a long spin makes it shorter.
 const LEAD_FIRST_NS: u64 = 100_000;
 const LEAD_MIN_NS: u64 = 20_000;
 const LEAD_MAX_NS: u64 = 200_000;
@@ -81,7 +81,7 @@ impl Rhythm {
     }
 
     /// Returns the time at which to wake up for the next loop. Returns `None` if the loops do not
-    /// follow a rhythm.
+    /// follow a rhythm, or if the last expected loop did not come.
     pub(crate) fn alarm(&self) -> Option<u64> {
         (self.in_step && self.trust >= TRUST_MIN)
             .then(|| self.last_ns + self.period_ns - self.lead())

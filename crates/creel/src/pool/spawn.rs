@@ -8,10 +8,11 @@ use std::future::Future;
 impl Pool {
     /// Spawns a task that any worker of this pool may run, and returns its handle.
     ///
-    /// This does not block. If you call it in one of the pool's own tasks, it wakes no worker. If
-    /// you call it elsewhere, it wakes one worker, provided that one is asleep. If the pool has
-    /// been dropped (a [handle](crate::Pool::handle) may outlive it), the future is dropped at
-    /// once, and awaiting the task returns [`JoinError::Spawn`](crate::JoinError::Spawn).
+    /// This does not block. If you call it in one of the pool's own tasks, it wakes no worker to
+    /// run the new task. If you call it elsewhere, it wakes an idle worker, unless another one is
+    /// already on its way to look for work. If the pool has been dropped (a
+    /// [handle](crate::Pool::handle) may outlive it), the future is dropped at once, and awaiting
+    /// the task returns [`JoinError::Spawn`](crate::JoinError::Spawn).
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

@@ -5,7 +5,8 @@
 //! restores it, and so does a sleep so short that a spin would have paid. A worker beyond the
 //! number of CPUs that the pool may use never spins. If a thread lost its CPU during a spin, the
 //! worker does not spin for a while, because another thread needs the CPU. If loops come at regular
-//! times, a worker sleeps but is awake before the next one (`rhythm.rs`).
+//! times, a worker sleeps but is awake before the next one (`rhythm.rs`). The spin between this
+//! alarm and the loop does not change the limit.
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};

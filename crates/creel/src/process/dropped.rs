@@ -1,15 +1,15 @@
 //! Children whose [`Child`](super::Child) was dropped before they ended.
 //!
 //! The system keeps an ended child as a zombie until its parent has waited for it. Therefore we
-//! keep the handles of dropped children, and wait for those that have ended whenever the process
-//! starts or drops another child.
+//! keep the handles of dropped children that continue. We wait for those that have ended whenever
+//! the process starts a child, or drops another one that continues.
 
 use crate::blocking;
 use std::process::Child;
 use std::sync::{Mutex, PoisonError};
 
-/// The children that continue. A forked process never sees them end, so it keeps their handles for
-/// ever. This is harmless, because a handle without pipes has no descriptor.
+/// The children that continue. In a forked process, [`reap`] forgets them, because they are not its
+/// children.
 static CONTINUING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 
 /// Waits for the children that have ended. Never blocks.
@@ -20,7 +20,7 @@ pub(super) fn reap() {
     continuing.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
-/// Waits for a dropped child after it has ended.
+/// Keeps a dropped child, so that [`reap`] can wait for it once it has ended.
 pub(super) fn keep(child: Child) {
     reap();
     let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);

@@ -27,8 +27,8 @@
 //! *zombie* of an ended child until the parent has waited for it:
 //!
 //! - After a kill, a thread for [`blocking`](crate::blocking) calls waits for the child at once.
-//! - A child that continues is waited for when the process starts or drops another child after it
-//!   has ended.
+//! - The runtime waits for an ended child when the process next starts a child, or drops another
+//!   one that continues.
 //!
 //! # Left out
 //!

@@ -97,7 +97,6 @@ struct VTable {
     cancel: unsafe fn(Task),
     /// Moves the output to the given place, which must be of the output's type.
     take: unsafe fn(Task, *mut ()),
-    /// Drops the output.
     drop_output: unsafe fn(Task),
 }
 
@@ -435,7 +434,8 @@ impl Task {
         Ran::Complete
     }
 
-    /// Completes the task, and wakes the task that joins it, if there is one.
+    /// Completes the task, and wakes the waker that its handle has registered, for example that of
+    /// another task or of a caller of `block_on`.
     ///
     /// # Safety
     ///

@@ -1,5 +1,5 @@
 //! A queue that any thread may push to. It is used for tasks that are woken or spawned from
-//! outside, and for bound tasks that are woken by other threads than their worker's.
+//! outside, and for bound tasks.
 //!
 //! The list is intrusive, so that a push allocates nothing. It uses a lock, since a push from
 //! outside pays for waking a thread anyway. The length is read without the lock. A push stores it

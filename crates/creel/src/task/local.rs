@@ -34,8 +34,8 @@ use std::sync::Arc;
 pub(crate) struct LocalScheduler {
     pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
-    /// The heap, which is created when the local scheduler is first held and does not change
-    /// afterwards.
+    /// The heap, which is created when the local scheduler is first held and does not change until
+    /// the pool ends.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
     /// An estimate of the duration of a poll here, in ns. It is only a hint.

@@ -1,10 +1,11 @@
 //! The run queue of a worker, which is a growing ring of hints to scheduled tasks.
 //!
-//! The owner pushes at the tail and pops at the head with plain stores. No other thread writes. A
-//! thief only reads, and claims the task it found through the task's state word, as the owner does.
-//! Taking a task therefore costs one atomic operation instead of two. A hint may be read twice or
-//! too late, and the claim then fails. `state.rs` explains why nothing worse can happen. For the
-//! same reason, a thief may copy hints to its own queue without removing them here.
+//! The owner pushes at the tail and pops at the head with plain stores. No other thread changes the
+//! ring. A thief only reads it, and claims the task it found through the task's state word, as the
+//! owner does. For the owner, taking a task therefore costs one atomic operation instead of two. A
+//! hint may be read twice or too late, and the claim then fails. `state.rs` explains why nothing
+//! worse can happen. For the same reason, a thief may copy hints to its own queue without removing
+//! them here.
 //!
 //! The ring doubles when it is full. It keeps its old buffers, because a thief may still read one.
 //! All old buffers together are smaller than the new one.
@@ -14,8 +15,8 @@ use super::state::Claim;
 use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
 
-/// The maximum number of hints that a thief checks to find one that is not stale, first from the
-/// place where it begins and then from the head.
+/// The maximum number of hints that a thief checks to find one that is not stale. It checks this
+/// number from the place where it begins, and then the same number from the head.
 const LOOKS: usize = 32;
 /// The maximum number of hints that a thief copies.
 const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
@@ -44,7 +45,6 @@ impl Buffer {
     }
 }
 
-/// A run queue.
 pub(super) struct RunQueue {
     /// The positions. Only the owner writes them. Its `Release` stores synchronize with a thief's
     /// `Acquire` loads, so that the thief sees the buffer and the hints up to there.

@@ -394,7 +394,6 @@ impl State {
         }
     }
 
-    /// Drops a reference.
     pub(super) fn drop_reference(&self) -> Then {
         self.step(|word| Some(abandon_or_free(word - REFERENCE)))
             .unwrap_or(Then::Rest)

@@ -2,8 +2,8 @@
 //!
 //! One thread writes to the ring, namely the worker that serves the timers, with plain loads and
 //! stores. The thread that holds the lock of the wheel reads from it. This is the worker itself, or
-//! another worker that takes over its timers while a poll blocks its thread. Therefore arming a
-//! timer takes no lock, and other workers can still see it.
+//! another thread that takes over its timers while a poll blocks its thread. Therefore arming a
+//! timer takes no lock, and other threads can still see it.
 //!
 //! Invariant: the places from `head` up to, but not including, `tail` hold a pending timer and
 //! belong to the reader. The others are empty and belong to the writer. Each of the two words has

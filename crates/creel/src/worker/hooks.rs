@@ -46,7 +46,8 @@ impl fmt::Debug for Hooks {
 /// A worker's thread that the function of [`PoolBuilder::start_threads_with`] has to start. That
 /// function must call [`run`](Self::run) on the new thread.
 ///
-/// If the value is dropped without a call of `run`, the worker never runs anything.
+/// If that function returns `Ok` but drops the value without a call of `run`, the worker never runs
+/// anything.
 ///
 /// [`PoolBuilder::start_threads_with`]: crate::PoolBuilder::start_threads_with
 pub struct NewThread {

@@ -647,7 +647,7 @@ mod tests {
     }
 
     #[test]
-    fn a_candidate_that_was_not_asked_is_asked_later() {
+    fn a_worker_that_was_not_asked_to_be_the_watchdog_is_asked_later() {
         let idle = Idle::new(4);
         idle.resize(3);
         idle.leave(0);

@@ -1,8 +1,8 @@
 //! The inbox of a worker. It contains jobs from other threads, for example those of `run_on`.
 //!
-//! In a turn, the worker's thread runs them after its share of a loop and before everything else. A
-//! worker that waits in the middle of user code runs only jobs that other workers wait for
-//! (`waiter.rs`).
+//! In a turn, the worker's thread runs the oldest job, after its share of a loop and before
+//! everything else. A worker that waits in the middle of user code runs only jobs that other
+//! workers have sent, because these may wait for them (`waiter.rs`).
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, lock};
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// A job, with information about its sender.
 struct Call {
     job: Job,
-    /// Whether the thread that waits for the job is a worker, for which other threads may wait in
-    /// turn.
+    /// Whether a worker has sent the job. It may wait for the job, and other threads may wait for
+    /// this worker in turn.
     nested: bool,
     /// The id returned to the sender. It can be used to cancel the job.
     number: u64,
@@ -44,8 +44,8 @@ impl Inbox {
         self.len.load(Ordering::SeqCst) > 0
     }
 
-    /// Appends a job and returns its id. `nested` says whether a worker waits for the job. The
-    /// caller must unpark the worker afterwards.
+    /// Appends a job and returns its id. `nested` says whether a worker sends the job. The caller
+    /// must unpark the worker of this inbox afterwards.
     pub(crate) fn push(&self, job: Job, nested: bool) -> u64 {
         let mut queue = lock(&self.queue);
         queue.numbers += 1;
@@ -65,7 +65,7 @@ impl Inbox {
         self.take_first(|_| true)
     }
 
-    /// Takes the oldest job that a worker waits for.
+    /// Takes the oldest job that a worker has sent.
     pub(crate) fn take_nested(&self) -> Option<Job> {
         if !self.any() || lock(&self.queue).nested == 0 {
             return None;

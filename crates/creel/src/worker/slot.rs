@@ -125,7 +125,7 @@ impl WorkerSlot {
         self.inbox.take().map(|job| self.run(job)).is_some()
     }
 
-    /// Runs the oldest inbox job that another worker waits for, and returns whether there was one.
+    /// Runs the oldest inbox job that another worker has sent, and returns whether there was one.
     pub(crate) fn run_nested(&self) -> bool {
         self.inbox.take_nested().map(|job| self.run(job)).is_some()
     }

@@ -154,15 +154,16 @@ pub struct WorkerStats {
     pub parks: u64,
     /// The total time that the worker slept, as measured and not as requested.
     pub parked: Duration,
-    /// The number of items that the worker visited in loops. A loop over chunks counts chunks. A
-    /// caller that is not one of the loop's workers counts as worker 0. Another thread that is not
-    /// a worker, and that helps while it waits, counts as the worker whose place it takes.
+    /// The number of items that the worker visited in loops. A loop over chunks counts chunks, a
+    /// loop with an outbox counts its sections, and `deliver` counts its ranges. A caller that is
+    /// not one of the loop's workers counts as worker 0. Another thread that is not a worker, and
+    /// that helps while it waits, counts as the worker whose place it takes.
     ///
     /// Some loops are not counted:
     ///
     /// - loops inside other loops
     /// - loops that are called while the pool runs another loop, or while one of its workers runs
-    ///   other code
+    ///   other code. In the second case, a loop that is known to be tiny counts nevertheless
     /// - loops that only one worker may run, for example on a pool with one worker, or on an
     ///   adaptive pool with one CPU
     pub loop_items: u64,

@@ -1,4 +1,5 @@
-//! How a thread waits for other threads. This is the only blocking wait of the runtime.
+//! How a thread waits for other threads in the middle of user code. Only the `_blocking` methods of
+//! the channels wait in another way (`channel/blocking.rs`).
 //!
 //! A thread from outside sleeps on a word of its own. A worker of any pool sleeps on its worker's
 //! state word, and runs the jobs that other workers need from it while it waits. Two workers that

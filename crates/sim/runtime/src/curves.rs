@@ -244,8 +244,7 @@ fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 
 const CHAIN: u32 = 10_000;
 
 /// Spawns a task of a chain. The task spawns the next one, with `left` reduced by one. The task
-/// with
-/// `left` 0 is the last one, and reports the end to `done`.
+/// with `left` 0 is the last one, and reports the end to `done`.
 fn link(pool: Pool, left: u32, done: creel::channel::oneshot::Sender<()>) {
     let next = pool.clone();
     let task = pool.spawn(async move {

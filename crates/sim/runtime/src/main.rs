@@ -68,7 +68,7 @@ fn options() -> Result<Option<Options>, String> {
     Ok(Some(options))
 }
 
-/// Returns the numbers of workers: powers of two, and the last one.
+/// Returns the numbers of workers: `from` and its doubles below `to`, and then `to`.
 fn steps(from: usize, to: usize) -> Vec<usize> {
     let mut steps = Vec::new();
     let mut next = from.max(1);

@@ -68,7 +68,7 @@ fn a_loop_on_128_workers_is_95_percent_efficient() {
 }
 
 #[test]
-fn a_chain_is_as_fast_with_128_workers_as_with_one() {
+fn a_chain_of_tasks_is_as_fast_with_128_workers_as_with_one() {
     let (one, many) = (value("chain", 1), value("chain", 128));
     assert!(many <= one * 1.1, "{one} {many}");
 }

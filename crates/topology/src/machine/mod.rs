@@ -3,8 +3,8 @@
 //! Invariants:
 //!
 //! - PUs are identified by their OS index.
-//! - The objects of a level do not overlap. The exception is a NUMA node without PUs of its own,
-//!   which shares the PUs of its nearest nodes.
+//! - The objects of a level do not overlap. The exceptions are an instruction and a data cache, and
+//!   a NUMA node without PUs of its own, which shares the PUs of its nearest nodes.
 //! - All levels except the cores contain online PUs only.
 //! - Every online PU is in exactly one core.
 //! - Lists are in logical order, in which objects that share more are next to each other. The index
@@ -277,7 +277,8 @@ impl Machine {
         &self.online
     }
 
-    /// Returns the online PUs that the cpuset and the affinity mask allow.
+    /// Returns the online PUs that the cpuset and the affinity mask allow. If the two contradict
+    /// each other, the mask counts.
     ///
     /// ```
     /// use creel_topology::Machine;

@@ -8,7 +8,8 @@
 //!   one.
 //! - Workers go to the cores with the lowest load first.
 //!
-//! The last two do not apply to a list, which is used exactly as given.
+//! The last two do not apply to `Unpinned`, which restricts a worker to no core, and to a list,
+//! which is used exactly as given.
 
 use std::collections::BTreeMap;
 
@@ -246,7 +247,6 @@ impl<'a> Placer<'a> {
         (assigned.collect(), self.cores.len())
     }
 
-    /// Returns the cores of the fastest kind.
     fn fastest(&self) -> Vec<AvailableCore> {
         let fastest = self.cores.iter().map(|core| core.kind).max().flatten();
         self.cores

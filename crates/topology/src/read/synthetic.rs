@@ -50,7 +50,6 @@ pub(crate) fn parts(description: &str) -> Result<Parts, Error> {
     Ok(build(&shape, pus))
 }
 
-/// Parses a description.
 fn parse(description: &str) -> Result<Shape, String> {
     let mut counts: [Option<Vec<usize>>; LEVELS.len()] = Default::default();
     let mut outermost_left = 0;

@@ -59,7 +59,6 @@ impl Tree {
         }
     }
 
-    /// Returns the notes.
     pub(crate) fn into_notes(self) -> Vec<String> {
         self.notes.into_inner()
     }

@@ -56,7 +56,7 @@ pub enum Error {
 const SHOWN_CHARS_MAX: usize = 60;
 
 impl Error {
-    /// Creates a [`Error::Syntax`] with a text that fits in a line.
+    /// Creates an [`Error::Syntax`], and shortens the text and the reason.
     pub(crate) fn syntax(what: &'static str, text: &str, reason: impl AsRef<str>) -> Error {
         Error::Syntax {
             what,
@@ -66,7 +66,7 @@ impl Error {
     }
 }
 
-/// Returns a text that fits in a line of a terminal. Control characters are replaced.
+/// Returns the first `chars_max` characters of a text in one line. Control characters are replaced.
 pub(crate) fn shown(text: &str, chars_max: usize) -> String {
     let printable = |c: char| {
         if c.is_control() {

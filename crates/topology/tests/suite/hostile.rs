@@ -50,7 +50,7 @@ fn cpu_time() -> Duration {
     Duration::from_nanos(nanoseconds.unwrap_or(0))
 }
 
-/// Checks the property for one tree. The number of the check chooses the placements.
+/// Checks the properties for one tree. The number of the check chooses the placements.
 fn check(root: &Path, mask: Option<&CpuSet>, number: usize, change: &str) {
     let begin = cpu_time();
     for machine in [
@@ -246,7 +246,7 @@ impl Tree {
         }
     }
 
-    /// Changes one to three files, checks the property, and restores the files, again and again.
+    /// Changes one to three files, checks the properties, and restores the files, again and again.
     fn fuzz(&self, dice: &mut Dice, mutations: usize) {
         let mut namespace = Namespace::enter(&self.root);
         let whole = Machine::detect_in(&self.root, None);

@@ -1,8 +1,9 @@
 //! `creel-udpsink`: sends buffers as datagrams to any number of receivers.
 //!
-//! One system call sends a buffer, or a list of buffers, to all receivers. If the socket's buffer
-//! is full, the stream that brought the buffer waits. If a receiver cannot be reached, its datagram
-//! is counted, and the others are sent.
+//! A buffer, or a list of buffers, is sent to all receivers of an IP version with few system calls,
+//! each of which sends up to 64 messages. If the socket's buffer is full, the stream that brought
+//! the buffer waits. If a receiver cannot be reached, its datagram is counted, and the others are
+//! sent.
 
 mod properties;
 mod sending;

@@ -113,8 +113,8 @@ mod paralight {
     }
 }
 
-/// Returns subjects that run two loops at the same time: one over 20,000 items, and one over as
-/// many items that take twice as long.
+/// Returns subjects that run two loops: one over 20,000 items, and one over as many items that take
+/// twice as long. They run both at the same time, except for `one thread`.
 pub fn nested(workers: usize) -> Vec<Subject> {
     const ITEMS: u64 = 20_000;
     fn halves() -> (Vec<u64>, Vec<u64>) {

@@ -255,7 +255,8 @@ fn oversubscribed(setting: &Setting) -> Case {
     case("oversubscribed", plan, setting.rounds(7), subjects)
 }
 
-/// Returns the case `outbox`, in which each of 100,000 items sends a message to another one.
+/// Returns the case `outbox`, in which each of 100,000 senders sends a message to one of 100,000
+/// receivers.
 fn outbox(setting: &Setting) -> Case {
     let plan = setting.plan(20, 60);
     case(

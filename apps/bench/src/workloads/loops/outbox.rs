@@ -47,7 +47,6 @@ fn messages() -> Vec<u64> {
         .collect()
 }
 
-/// Returns the receiver of a message.
 fn receiver_of(message: u64) -> usize {
     ((message >> 32) as usize * ITEMS) >> 32
 }

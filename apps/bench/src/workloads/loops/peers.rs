@@ -109,7 +109,7 @@ where
     })
 }
 
-/// Returns rayon called from one of its own threads. This saves the hand-over from an outside
+/// Returns rayon called from one of its own threads. This saves passing the call from an outside
 /// caller to the pool, which the subjects of [`loops`] pay in each call. In the first subject, the
 /// whole sample runs inside `install`. In the second one, the caller has joined the pool with
 /// `use_current_thread`. A program can be written like this if all of it may run inside the pool.

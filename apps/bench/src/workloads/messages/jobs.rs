@@ -13,8 +13,8 @@ pub enum Job {
     /// Spawns a chain with this number of tasks and passes a message through it. The result is the
     /// time of a pass, including the spawns.
     Chain(u64),
-    /// Passes a message through a chain of this number of tasks, which already wait. The result is
-    /// the time of a hop from one task to the next.
+    /// Spawns a chain of this number of tasks and passes a message through it many times. The
+    /// result is the time of a hop from one task to the next, with a small share of the spawns.
     Hop(u64),
     /// Spawns a task and awaits it. The result is the time of both.
     SpawnJoin,

@@ -4,7 +4,8 @@
 //! sample. Its arguments are the case, the size, the number of workers, and the times of warm-up
 //! and sample in microseconds. It prints four numbers: the time per unit in ns, the number of
 //! passes, and its memory in KiB before the first pass and at its peak (`VmRSS` and `VmHWM`, see
-//! proc(5)). All programs have the chain, and the one in Go also has the other cases.
+//! proc(5)). All programs have the chain, and the one in Go also has the hop, the spawn-join and
+//! the ping-pong.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -24,7 +25,7 @@ struct Language {
     variable: Option<&'static str>,
     /// The length of the longest chain that the language can run.
     longest: u64,
-    /// Whether the program has other cases than the chain.
+    /// Whether the program also has the hop, the spawn-join and the ping-pong.
     all_cases: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The three threading models 1:1, M:N and M:1, each of which is a setting of a pool.
+//! The three threading models 1:1, M:N and M:1, which differ in the number of pools and of their
+//! workers.
 //!
 //! With [`render`], each song is a task that yields after each block, so that songs on the same
 //! thread alternate. With [`render_crossed`], you choose the number of jobs and whether they yield.

@@ -26,15 +26,15 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     if size.gc && takes_it {
         return advice.set_knob(
             rts(format!("-A{mib}m"), &["-A", "-M", "-H"]),
-            "allocation area: the share of a worker in the last-level cache; all areas together \
-             use at most 25 % of the memory",
+            "allocation area: one last-level cache divided by the number of workers; all areas \
+             together use at most 25 % of the memory",
         );
     }
     advice.note_if(
         size.gc || !takes_it,
         format!(
             "advice: link the program with -rtsopts and use +RTS -A{mib}m: with an allocation area \
-             as large as a worker's share of the last-level cache, it collects less often"
+             as large as a worker's share of one last-level cache, it collects less often"
         ),
     )
 }

@@ -77,10 +77,11 @@ pub fn cells(row: &Row) -> [String; COLUMNS.len()] {
     ]
 }
 
-/// Returns the findings in a place about the first subject at the highest load.
+/// Returns the findings in a place about the first subject at its last load, which is the highest
+/// one unless `--loads` has another order.
 ///
 /// We compare its goodput with its own peak and with the other subjects. We compare its p99 with
-/// its p99 at the lowest load, and its memory half-way with that at the end.
+/// its p99 at the first load, and its memory half-way with that at the end.
 pub fn findings(rows: &[&Row]) -> Vec<String> {
     let loaded = || rows.iter().filter(|row| row.load_share.is_some());
     let Some(first) = loaded().next() else {

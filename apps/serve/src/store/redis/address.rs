@@ -209,8 +209,8 @@ impl RedisAddr {
 
     /// Parses the part of a URL after `://`. The messages never contain the login.
     fn parse_rest(kind: &str, tls: bool, rest: &str) -> Result<RedisAddr, String> {
-        // A password may contain any of the characters that follow, except if it is encoded. The
-        // last `@` ends the login.
+        // The login may contain the separators of the other parts if they are not encoded.
+        // Therefore, the last `@` ends the login.
         let (login, rest) = match rest.rsplit_once('@') {
             Some((login, rest)) => (Some(login), rest),
             None => (None, rest),

@@ -18,9 +18,8 @@ use super::address::{Host, RedisAddr};
 use super::node::{Confirmation, Node, Op, Reply, confirmed, server_error, wait};
 use crate::store::health::{Reason, StoreError};
 
-/// The number of slots.
 const SLOTS: u16 = 16384;
-/// How often we follow a redirection of one command.
+/// How many times we follow a redirection of one command.
 const REDIRECTS_MAX: usize = 5;
 /// The pause before we repeat a command during the migration of its slot.
 const TRY_AGAIN_PAUSE: Duration = Duration::from_millis(10);

@@ -232,7 +232,7 @@ impl RedisStore {
         let write_error = writes
             .filter_map(|(_, outcome)| outcome.clone().err())
             .next();
-        // We publish the state before a client can see an answer.
+        // We publish a failure before a client can see it in an answer.
         if let Some(error) = write_error
             .as_ref()
             .filter(|error| !self.needs_new_connection(error))
@@ -296,7 +296,7 @@ fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
             ops.push(Op::new("SET", &record_key(id), Some(record), true));
             ops.push(Op::new("INCR", SIGNED, None, true));
         }
-        // A probe sends the same commands as `Put`, but with values that change nothing.
+        // A probe writes like `Put`, but to keys of its own, and it adds zero to the counter.
         Command::Probe => {
             let keys = probe_keys.iter();
             ops.extend(keys.map(|key| Op::new("SET", key, Some(b"1"), true)));
@@ -312,7 +312,8 @@ fn outcome(command: &Command, values: &[Result<Value, StoreError>]) -> Outcome {
     let mut last = &Value::Nil;
     for (at, value) in values.iter().enumerate() {
         last = value.as_ref().map_err(StoreError::clone)?;
-        // All but the last command of a write are `SET`. A record is stored only if it says so.
+        // All but the last command of a write are `SET`. A record is stored only if the reply to
+        // `SET` is `OK`.
         let is_set = command.writes() && at + 1 < values.len();
         if is_set && *last != Value::Okay {
             return Err(unexpected(last));

@@ -120,7 +120,6 @@ impl Fds {
         }
     }
 
-    /// Returns the modulated pitch.
     fn modulated(&self) -> u32 {
         let pitch = i32::from(self.pitch);
         let product = i32::from(self.counter) * i32::from(self.gain.value);

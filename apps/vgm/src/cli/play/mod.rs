@@ -181,11 +181,16 @@ pub struct Play {
         long,
         value_name = "N",
         value_parser = creel_console::knobs::jobs,
-        help_heading = "Knobs"
+        help_heading = "Pool settings"
     )]
     jobs: Option<usize>,
     /// Let other programs observe the workers: off or look (`creel top` shows them)
-    #[arg(long, value_name = "O", default_value = "off", help_heading = "Knobs")]
+    #[arg(
+        long,
+        value_name = "O",
+        default_value = "off",
+        help_heading = "Pool settings"
+    )]
     observe: Observe,
 }
 

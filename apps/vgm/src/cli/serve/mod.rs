@@ -2,8 +2,9 @@
 //!
 //! - The index (`index.rs`) lists the songs.
 //! - Each open song has a session (`song_session.rs`) that renders its sound.
-//! - The page requests a tenth of a second at a time, as FLAC if the browser supports it. We render
-//!   each request with the voices that are unmuted at that time, so that muting works at once.
+//! - The page requests about a tenth of a second at a time, as FLAC if the browser supports it. We
+//!   render each request with the voices that are unmuted at that time, so that muting works at
+//!   once.
 
 mod index;
 mod song_session;

@@ -13,9 +13,10 @@
 /// because the first step allocates or finds cold caches, and a thread may be preempted in another
 /// step.
 const TRIALS: usize = 3;
-/// `FIRST_TRIAL` is the number of steps before the first trial. The distance between later trials
-/// starts at `EVERY_MIN` steps, and doubles with each trial that was in vain, up to `EVERY_MAX`. If
-/// the other way was many times slower, the next trial comes even later.
+/// `FIRST_TRIAL` is the number of steps before the first trial. The distance to the next trial is
+/// at least `EVERY_MIN` steps. This minimum doubles with each trial that was in vain, up to
+/// `EVERY_MAX`. If the other way took `n` times as long, the distance is also at least `n` times
+/// `TRIALS * EVERY_MIN` steps.
 const FIRST_TRIAL: u32 = 2;
 const EVERY_MIN: u32 = 16;
 const EVERY_MAX: u32 = 512;

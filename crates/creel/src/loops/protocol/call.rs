@@ -118,7 +118,7 @@ impl Call {
 /// |---|---|
 /// | 0–11 | end |
 /// | 12–23 | begin |
-/// | 25–63 | epoch |
+/// | 25–62 | epoch |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left(pub(crate) u64);
 

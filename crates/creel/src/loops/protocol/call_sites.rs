@@ -22,9 +22,9 @@ use std::panic::Location;
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
 /// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`. Of the
-/// calls that their caller runs alone, we time one in `INLINE_TIMED_EVERY`, because a call that
-/// has become long is only noticed when it is timed. The last number is odd, because two loops that
-/// share a site often take turns.
+/// calls that their caller runs alone, we also time one in `INLINE_TIMED_EVERY`, because a call
+/// that has become long is only noticed when it is timed. Of the tiny calls we time only the
+/// latter. The last number is odd, because two loops that share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
 const INLINE_TIMED_EVERY: u64 = 31;
@@ -302,7 +302,7 @@ impl Site {
         }
     }
 
-    /// Learns the duration of a call that its caller ran alone.
+    /// Learns the duration of a call on one thread.
     ///
     /// A single bad measurement, for example because the thread was preempted, must not count for
     /// much. However, if two in a row are far from the average on the same side, the loop has

@@ -124,8 +124,9 @@ impl Part<'_> {
         }
     }
 
-    /// Records that the group of share `home` is completely claimed, if it is. Each thread calls
-    /// this when it has claimed blocks of that share.
+    /// Records that the group of share `home` is completely claimed, if it is. A thread calls this
+    /// each time that it has claimed blocks of that share. The exception is the loop's caller when
+    /// it sweeps the shares at the end.
     pub(super) fn note_claim(&self, home: usize) {
         if self.is_flat() {
             return;

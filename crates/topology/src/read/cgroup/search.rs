@@ -1,9 +1,9 @@
 //! Finds the group of this process if a namespace hides its name.
 //!
 //! Inside a cgroup namespace, `proc/self/cgroup` contains `/`. If a mount begins above the
-//! namespace, however, the mount point is the folder of an ancestor. If we read that folder, every
-//! limit would look unlimited. We therefore search the given number of levels below the mount point
-//! for the group whose `cgroup.procs` lists this process.
+//! namespace, however, the mount point is the folder of an ancestor. If we read only that folder,
+//! we would miss the limits of the groups below it. We therefore search the given number of levels
+//! below the mount point for the group whose `cgroup.procs` lists this process.
 
 use crate::read::tree::Tree;
 

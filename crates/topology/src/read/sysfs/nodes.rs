@@ -16,7 +16,6 @@ const NODE: &str = "sys/devices/system/node";
 /// initiators. Class 0 also counts devices, but it is the only class that older kernels report.
 const ACCESSES: [&str; 2] = ["access1", "access0"];
 
-/// Reads the NUMA nodes.
 pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Vec<NumaNode> {
     let mut numbers = tree.numbered(NODE, "node");
     if let Some(up) = tree

@@ -30,7 +30,6 @@ pub struct Areas {
     pub first_song: usize,
 }
 
-/// The number of rows of the spectrum.
 const SPECTRUM_ROWS: u16 = 4;
 /// The maximum number of rows of a lane.
 const ROWS_A_LANE_MAX: u16 = 4;

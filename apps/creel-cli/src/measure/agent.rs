@@ -2,7 +2,7 @@
 
 use super::runner::{Outcome, RunReply, RunRequest, signal_below};
 use anyhow::{Context, Result, bail};
-use creel_console::{Exit, Failure, Interrupt};
+use creel_console::{Exit, Failure, Interrupt, system};
 use nix::sys::signal::Signal;
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
@@ -29,7 +29,7 @@ pub struct Agent {
 
 impl Agent {
     pub fn start() -> Result<Self> {
-        let own = std::env::current_exe().context("cannot find the file of the creel program")?;
+        let own = system::own_program().context("cannot find the file of the creel program")?;
         let (near, far) = UnixStream::pair()?;
         near.set_read_timeout(Some(POLL_INTERVAL))?;
         let process = Command::new(own)

@@ -104,7 +104,8 @@ impl Request {
 
     /// Starts a process that takes the sample, without waiting for it.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let program = std::env::current_exe().context("cannot find the file of this program")?;
+        let program =
+            creel_console::system::own_program().context("cannot find the file of this program")?;
         let mut command = Command::new(program);
         command
             .arg(SAMPLE)

@@ -21,7 +21,8 @@
 //! | `machine/` | [`Machine`]: its constructors, derived facts, the logical order |
 //! | `budget.rs`, `placement/` | the number of workers, placement policies, layouts, the ledger |
 //!
-//! In addition there is `neighbours.rs`, which uses only the types.
+//! In addition, `neighbours.rs` finds threads of other processes that are pinned to the same PUs.
+//! It imports from `types/` only.
 //!
 //! **Invariants.** No environment variable changes a result, with one exception: if a variable of
 //! OpenMP is set and an OpenMP runtime is loaded, its runtime may have bound the calling thread. We

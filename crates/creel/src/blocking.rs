@@ -3,8 +3,9 @@
 //!
 //! All pools of the process share these threads. A new thread starts when a call arrives and no
 //! thread is free. A thread ends when it has had no call for a while. A blocked thread needs no
-//! CPU, so their maximum number does not depend on the size of the machine. It only limits the
-//! damage of a flood of calls, and the program may change it. Work that computes belongs on a pool.
+//! CPU, so the maximum number of these threads does not depend on the number of CPUs. The maximum
+//! only limits how many threads a flood of calls can start, and the program may change it. Work
+//! that computes belongs on a pool.
 //!
 //! Host names have separate threads. Otherwise, calls that wait for a peer could occupy all
 //! threads, and the lookup of that peer's name would wait for them.
@@ -96,8 +97,8 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Calls {
     waiting: VecDeque<Job>,
     threads: usize,
-    /// The number of these threads that wait for a call, or that have been notified of one and have
-    /// not taken it yet.
+    /// The number of free threads. A thread is free while it waits for a call, and after it has
+    /// been notified of a call until it takes one.
     free: usize,
 }
 
@@ -129,7 +130,7 @@ impl Line {
 /// does not exist in the fork.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the calls of this process.
+/// Returns the queues of blocking calls of this process, and creates them if necessary.
 fn line() -> &'static Line {
     let process = process_id();
     loop {
@@ -236,7 +237,7 @@ pub struct Blocking<T> {
 enum Call<T> {
     Waits(Option<StoredWaker>),
     Done(Result<T, Box<dyn Any + Send>>),
-    /// The future was dropped, or it has taken the outcome.
+    /// The future was dropped, or it has taken the outcome of its call.
     GivenUp,
 }
 

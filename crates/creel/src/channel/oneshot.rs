@@ -30,7 +30,7 @@ const WAITING: u64 = 1 << 2;
 /// with `DONE` or `WAITING`.
 const RX_GONE: u64 = 1 << 3;
 
-/// How the receiver registers its waker.
+/// The change of the state word with which the receiver registers its waker.
 const WAIT: Wait = Wait {
     bit: WAITING,
     clears: 0,

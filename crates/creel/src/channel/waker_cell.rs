@@ -36,10 +36,10 @@ pub(super) struct Wait {
 
 /// The two words of a [`Waker`].
 pub(super) struct WakerCell {
-    // We access both with `Relaxed`. The exchange that sets the waiting bit synchronizes with the
-    // other side's `Acquire` load of the state word, so that the other side copies these words or
-    // newer ones. If the copy contains a newer word, the waiting side has cleared the bit since. In
-    // that case, the other side's exchange fails, and the copy is not used.
+    // We access both words with `Relaxed`. The exchange that sets the waiting bit synchronizes with
+    // the other side's `Acquire` load of the state word, so that the other side copies these words
+    // or newer ones. If the copy contains a newer word, the waiting side has cleared the bit since.
+    // In that case, the other side's exchange fails, and the copy is not used.
     data: AtomicPtr<()>,
     vtable: AtomicPtr<RawWakerVTable>,
 }

@@ -1,7 +1,7 @@
 //! A vector that several threads fill piece by piece. Each place is filled once.
 //!
-//! `filled` lists exactly the pieces whose results are all present. If a closure panics, each
-//! result is therefore dropped once, and none leaks.
+//! Invariant: the list `filled` contains exactly the pieces whose results are all present. If a
+//! closure panics, each result is therefore dropped once, and none leaks.
 
 use super::split::Split;
 use crate::sync::{Mutex, lock};

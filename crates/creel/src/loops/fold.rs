@@ -1,5 +1,5 @@
 //! Loops with a single result. They fold their items along a tree that does not depend on the
-//! number of workers, or per worker if the order does not matter.
+//! number of workers. If the order does not matter, each worker folds the items that it visits.
 
 use super::{
     items::{Base, ItemOf, ParItems},
@@ -8,11 +8,12 @@ use super::{
 use crate::pool::Pool;
 use std::{iter::Sum, mem::needs_drop, num::NonZeroUsize, ops::Range};
 
-/// The default number of leaves of a fold's tree. It gives two leaves to each of 64 workers.
+/// The default number of leaves of a fold's tree. On a pool of 64 workers, each worker then has two
+/// leaves.
 const LEAVES: usize = 128;
-/// The default number of leaves for values that own memory, such as maps. Each of them has to be
-/// allocated, grown, and merged entry by entry, so that 128 of them would cost three times as much
-/// as the fold itself.
+/// The default number of leaves for values that own memory, such as maps. Each such value has to be
+/// allocated, grown, and merged entry by entry. Therefore 128 of these values would cost three
+/// times as much as the fold itself.
 const LEAVES_OWNING: usize = 16;
 
 /// Returns the default number of leaves. It depends on the type of the values only, because it

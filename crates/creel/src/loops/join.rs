@@ -1,4 +1,4 @@
-//! Runs two closures at the same time, at any depth of a recursion.
+//! Joins, which run two closures at the same time. A recursion may use them at any depth.
 
 use super::protocol::{
     cutoff::{Cutoff, stamp},
@@ -31,7 +31,7 @@ struct Second<B, R> {
     fork: Fork,
     /// The closure, until a thread runs it.
     work: UnsafeCell<ManuallyDrop<B>>,
-    /// The result, if a thief has run the closure.
+    /// The result, if a thief (another thread that has stolen the fork) has run the closure.
     result: UnsafeCell<MaybeUninit<thread::Result<R>>>,
 }
 
@@ -102,7 +102,7 @@ impl<B: FnOnce(Joiner<'_>, bool) -> R + Send, R: Send> Drop for Unwinding<'_, B,
     }
 }
 
-/// A level of a recursion, which ends when this value is dropped.
+/// One level of a recursion of joins. The level ends when this value is dropped.
 struct Level<'a> {
     cutoff: &'a Cutoff,
     depth: usize,
@@ -129,7 +129,7 @@ impl Drop for Level<'_> {
     }
 }
 
-/// The second closure of a join that is not offered to thieves. It runs even if the first one
+/// The second closure of a join that is not offered to thieves. It runs even if the first closure
 /// panics.
 struct CalledAnyway<'j, B: FnOnce(Joiner<'_>, bool) -> R, R> {
     joiner: Joiner<'j>,
@@ -257,7 +257,8 @@ impl<'p> Joiner<'p> {
         self.offer(timed, b, level.depth)
     }
 
-    /// Offers `b` to thieves and runs `a`, whatever the cutoff is.
+    /// Offers `b` to thieves and runs `a`, even if the cutoff says that such closures are too
+    /// short.
     #[inline(always)]
     fn offer<A, B: Send>(
         self,

@@ -1,5 +1,5 @@
-//! The loops that return a vector. It has one result for each item or chunk, or any number of
-//! results for each item.
+//! The loops that return a vector. The vector has one result for each item or chunk, or any number
+//! of results for each item (`flat_map`).
 
 use super::{
     collect,

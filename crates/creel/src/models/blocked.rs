@@ -2,8 +2,9 @@
 //! same time.
 //!
 //! Idle workers find the work that is stranded on a blocked thread through the watchdog, which
-//! wakes up once a millisecond. However, in seeds where timeouts never expire there is no watchdog
-//! tick. There we model only work for which a worker is notified at once.
+//! wakes up once a millisecond. However, with every second pair of seeds, timeouts never expire, so
+//! the watchdog never wakes up. With these seeds, we model only work for which a worker is notified
+//! at once.
 
 use super::{check, check_in_time, draw, end_and_count, pool};
 use crate::{
@@ -42,8 +43,8 @@ fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     wait
 }
 
-/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
-/// `depth` levels.
+/// Spawns a task and blocks the thread until the task is done. The task first does the same with a
+/// task of its own, up to `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = channel();
     let child = async move {
@@ -250,8 +251,8 @@ fn jobs_of_scopes_in_scopes_meet() {
     });
 }
 
-/// The first of some jobs waits for the last one. It may be the first of a batch that a thief has
-/// taken, and the jobs behind it must still be found.
+/// The first job of a scope waits for the last job. A thief may have taken a batch that begins with
+/// the first job. Other threads must then still find the jobs behind it.
 #[test]
 fn the_first_job_of_a_scope_waits_for_the_last() {
     check(|| {

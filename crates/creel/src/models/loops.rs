@@ -30,8 +30,8 @@ fn visit_each_once(pool: &Pool, units: usize) {
     );
 }
 
-/// Runs `other` on a thread of its own at the same time as `own`, both on the same pool, and then
-/// ends the pool.
+/// Runs `other` on a second thread at the same time as `own`. Both use the same pool, which ends
+/// afterwards.
 fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
     let pool = Arc::new(pool);
     let theirs = Arc::clone(&pool);

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Polls once with a waker that does nothing.
+/// Polls a future once with a waker that does nothing.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }

@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The maximum number of datagrams into which the kernel splits one message. Source: udp(7),
 /// UDP_MAX_SEGMENTS.
 const SEGMENTS_MAX: usize = 64;
-/// The maximum number of bytes in a message, without its headers. With them, it still fits into the
-/// 65,535 bytes of an IP packet.
+/// The maximum number of bytes in a message, without its headers. With its headers, a message of
+/// this size still fits into the 65,535 bytes of an IP packet.
 const MESSAGE_BYTES_MAX: usize = 65_000;
 
 /// Space for one control message with one integer, aligned like a `cmsghdr`.

@@ -64,7 +64,7 @@ pub(super) fn serve_callers(pool: &Shared) {
     }
 }
 
-/// Keeps the pool from ending until this is dropped.
+/// Keeps the pool from ending until this value is dropped.
 pub(super) struct User<'a>(pub(super) &'a WorkerSlots);
 
 impl Drop for User<'_> {

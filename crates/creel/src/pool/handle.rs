@@ -1,4 +1,4 @@
-//! Other views of a pool.
+//! Handles and views: other `Pool` values for the workers of a pool.
 //!
 //! | view | differs from the pool |
 //! |---|---|

@@ -57,8 +57,8 @@ impl WeakPool {
 
     /// Returns the pool, unless its end has begun.
     fn upgrade(&self) -> Option<Pool> {
-        // We upgrade the owner last. If all other clones are dropped now, this one ends the pool,
-        // and it needs the shared part for that.
+        // We upgrade the reference to the owner last. If all other clones are dropped now, this
+        // clone ends the pool, and it needs the pool's shared data for that.
         let shared = self.shared.upgrade()?;
         let owner = self.owner.upgrade()?;
         let ended = owner.ended.load(Ordering::Relaxed);

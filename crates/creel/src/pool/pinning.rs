@@ -1,10 +1,10 @@
 //! Decides on which CPUs the workers of a pool run, and pins their threads.
 //!
-//! The *world* of a pool is the set of CPUs (PUs) that the thread that built the pool could use. A
-//! thread that Creel has pinned remembers the world from before. If such a thread builds a pool,
-//! the new pool is therefore not limited to the CPUs that this thread is pinned to. Every
-//! worker sets its own mask when it starts, so that it does not inherit the mask of the thread that
-//! starts it.
+//! A PU (processing unit) is what the OS calls a CPU. The *world* of a pool is the set of PUs that
+//! the thread that built the pool could use. A thread that Creel has pinned remembers the world
+//! from before. If such a thread builds a pool, the new pool is therefore not limited to the CPUs
+//! that this thread is pinned to. Every worker sets its own mask when it starts, so that it does
+//! not inherit the mask of the thread that starts it.
 //!
 //! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
 //! therefore start at different cores. We deliberately do not change the mask of a caller, except
@@ -53,8 +53,8 @@ pub(crate) struct Pinning {
     /// session or gang, and `Cores` from then on.
     asked: Option<Placement>,
     floor: Mutex<Floor>,
-    /// Counts the layouts. A worker that used an older one moves to its new place. The lock of
-    /// `floor` orders accesses.
+    /// The number of layouts so far. A worker that used an older layout moves to its new place. The
+    /// lock of `floor` orders accesses.
     version: AtomicUsize,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Available {
 }
 
 impl Available {
-    /// Finds what the calling thread may use.
+    /// Finds the resources that the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
@@ -328,7 +328,7 @@ impl Pinning {
         self.world.as_ref().and_then(|_| affinity::pu())
     }
 
-    /// Makes room for the caller of a loop, which takes worker 0's share and runs on `pu`. A worker
+    /// Frees `pu` for the caller of a loop, which runs there and takes worker 0's share. A worker
     /// that is pinned to `pu` would have to wait for the caller's CPU, and the OS scheduler may not
     /// change this for a long time. This worker therefore swaps its place with worker 0.
     pub(crate) fn make_way(&self, pu: usize) {
@@ -413,7 +413,8 @@ mod tests {
             pinning.attach(here);
             let there = Some(CpuSet::from_iter([here]));
             assert_eq!(pinning.pinned_pus(here), there);
-            // A worker may lose its place to another one, without a CPU for it to go to.
+            // A worker may lose its place to another worker, and then has no CPU to which it can
+            // move.
             lock(&pinning.floor).swap(here, 7_998);
             assert_eq!(pinning.pinned_pus(here), None);
         })

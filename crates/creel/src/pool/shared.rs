@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// The pool itself. Threads and handles keep it alive, but only the owner ends it.
+/// The data of a pool. Threads and handles keep these data alive, but only the owner ends the pool.
 pub(crate) struct Shared {
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
     pub(crate) pinning: Pinning,
     /// The window through which other programs see the pool.
     pub(super) window: Mutex<Option<Window>>,
-    /// The workers that wait in other pools.
+    /// The workers that wait in `block_on` calls of other pools.
     #[cfg(feature = "tasks")]
     pub(super) absent: super::away::Absent,
     /// The number of sessions that are running.
@@ -59,9 +59,9 @@ pub(crate) struct Shared {
     /// `AcqRel` swap that forms the next one, so that the first gang's end happens before the next
     /// one begins.
     pub(crate) has_gang: AtomicBool,
-    /// The number of threads that can run at the same time.
+    /// The number of threads that can run at the same time on the CPUs that the pool may use.
     pub(crate) pus: usize,
-    /// Whether the program chose the number of workers. Relaxed is enough, because it is only
+    /// Whether the program chose the number of workers. Relaxed is enough, because the flag is only
     /// reported.
     is_sized: AtomicBool,
 }
@@ -207,8 +207,8 @@ impl Shared {
         let shared = Arc::clone(self);
         let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));
         if waits.is_err() {
-            // The last thread that leaves the pool ends the tasks. Work that is stranded behind a
-            // blocked thread has to wait.
+            // The last thread that leaves the pool ends the tasks. Until then, work that is
+            // stranded behind a blocked thread has to wait.
             slots.leave();
         }
     }
@@ -242,7 +242,8 @@ impl Shared {
         true
     }
 
-    /// Releases what the system and a manual clock hold for the pool, which no longer has threads.
+    /// Releases the resources that the system and a manual clock hold for the pool, which no longer
+    /// has threads.
     fn let_go(&self) {
         self.driver.end();
         self.timers.made().for_each(|timers| timers.end());
@@ -289,9 +290,9 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Usually the pool has already released these, and this call does nothing. The exception is
-        // a pool that ended on one of its own workers, if the system refused a thread to wait for
-        // it.
+        // Usually the pool has already released these resources, and this call does nothing. The
+        // exception is a pool that ended on one of its own workers, if the system refused a thread
+        // to wait for it.
         self.let_go();
     }
 }

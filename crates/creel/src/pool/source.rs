@@ -21,7 +21,7 @@ use std::{io, sync::Arc, time::Duration};
 
 /// The time for which a worker in [`Pool::work_until`] looks for work before it sleeps.
 const SPIN_NS: u64 = 20_000;
-/// The interval at which it looks again after that.
+/// The interval at which such a worker, once it sleeps, looks for work again.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 impl Shared {
@@ -40,8 +40,8 @@ impl Shared {
         })
     }
 
-    /// Runs one inbox job, one job of the program's own queues, one fork, or chunks of one shared
-    /// job. Returns whether there was any of these.
+    /// Runs one inbox job, one job of the program's own queues, one fork (the second closure of a
+    /// join), or chunks of one shared job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
             || self.run_source(slot, &mut || ())

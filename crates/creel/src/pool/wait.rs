@@ -1,4 +1,5 @@
-//! Implements the setting `Wait`, which is how a worker waits when a turn found nothing.
+//! Implements the setting `Wait`, which is how a worker waits when a turn of its loop found no
+//! work.
 //!
 //! The layers are, from the bottom up:
 //!
@@ -143,7 +144,7 @@ impl<'a> Pace<'a> {
             .spin
             .alarm()
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
-        // We ignore an alarm that has passed, because it has already ended the last sleep.
+        // We ignore an alarm whose time has passed, because it has already ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
@@ -169,7 +170,7 @@ impl<'a> Pace<'a> {
         (!clock.is_manual()).then_some(Duration::from_nanos(left))
     }
 
-    /// Returns the first point of the grid that is not before `nanos`.
+    /// Returns the first point of the throttle's time grid that is not before `nanos`.
     fn quantum_at(&self, nanos: u64) -> u64 {
         match self.quantum {
             0 => nanos,

@@ -34,12 +34,12 @@ pub(super) struct Watchdog {
 
 #[derive(Default)]
 struct Snapshot {
-    /// The time of the check. It is `None` if this worker was not the watchdog.
+    /// The time at which this snapshot was taken. It is `None` if this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
     /// For each worker, the number of times that it has checked its timers.
     reactions: Vec<u64>,
-    /// The number of times that the poller was asked.
+    /// The number of times that any worker has polled the sockets.
     asked: u64,
     notified: Option<Notification>,
 }
@@ -130,7 +130,8 @@ impl Snapshot {
         now
     }
 
-    /// Compares this check with `last`, and takes over the work that has made no progress.
+    /// Compares this check with the check `last`, and takes over the work that has made no progress
+    /// in between.
     ///
     /// Any of this work may have progressed by the time we act. That is harmless, for these
     /// reasons: We give up on a notification only if it is still the same one and its worker has

@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{self, Stdio};
 use std::task::{Context, Poll};
 
-/// The smallest room for a read of [`read_to_end`](ChildStdout::read_to_end).
+/// The minimum size of the buffer for one read of [`read_to_end`](ChildStdout::read_to_end), in
+/// bytes.
 const READ_MIN: usize = 8 << 10;
 
 /// Sets whether operations on a descriptor block. This applies to all copies of the descriptor, but

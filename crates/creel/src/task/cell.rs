@@ -38,7 +38,7 @@ pub(super) trait Schedule: Send + Sync {
 pub(super) struct Header {
     block: Block,
     vtable: &'static VTable,
-    /// The handle's waker, if `JOINER` is set in the state word.
+    /// The waker of the handle (the joiner), if `JOINER` is set in the state word.
     joiner: UnsafeCell<MaybeUninit<StoredWaker>>,
 }
 
@@ -48,7 +48,8 @@ struct Cell<F: Future, O> {
     stage: UnsafeCell<Stage<F, O>>,
 }
 
-/// The future until it is complete, and then the output in the form in which it is kept.
+/// The task's *stage*: the future until it is complete, and then the output in the form in which it
+/// is kept.
 union Stage<F: Future, O> {
     future: ManuallyDrop<F>,
     output: ManuallyDrop<O>,
@@ -542,7 +543,7 @@ fn task_of(data: *const ()) -> Task {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // Under loom we cannot use this thread-local, because loom's threads share it.
+    // Under loom we cannot use the thread-local `SPARE`, because loom's threads share it.
     let spare =
         !cfg!(creel_loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
     if spare {

@@ -19,7 +19,8 @@ use super::tasks::Tasks;
 use crate::sync::{lock, thread};
 use crate::worker::idle::Notification;
 
-/// The maximum number of stranded tasks to run before the caller checks whether a worker is back.
+/// The maximum number of stranded tasks that a call runs. Then its caller checks whether a worker
+/// is back.
 const STEPS: usize = 256;
 
 /// The state of all workers when the owner of this value last checked them.

@@ -11,12 +11,12 @@ use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
 /// `LOOK_POLLS_MAX` is the maximum number of polls between two maintenances of the local scheduler
-/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. They must not follow
-/// each other too closely, because each reads the clock.
+/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. Maintenances must not
+/// follow each other too closely, because each of them reads the clock.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
-/// The approximate number of polls after which a task from the injection queue has priority.
-/// Maintenance checks this.
+/// After about this number of polls, a task from the injection queue has priority. We check this at
+/// each maintenance.
 pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
 impl<'a> LocalContext<'a> {
@@ -58,7 +58,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Queues a task behind the others.
+    /// Puts a hint to the task at the end of the run queue.
     #[inline]
     pub(super) fn push_back(self, task: Task) {
         // SAFETY: this thread holds the local scheduler.
@@ -280,7 +280,7 @@ impl<'a> LocalContext<'a> {
         outside
     }
 
-    /// Returns the number of hints, without the task in the LIFO slot.
+    /// Returns the number of hints in the run queue, without the task in the LIFO slot.
     pub(super) fn hints(self) -> usize {
         self.scheduler.hints.len()
     }
@@ -310,7 +310,7 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves the first `count` hints to the end.
+    /// Moves the first `count` hints of the run queue to its end.
     pub(super) fn rotate(self, count: usize) {
         for _ in 0..count {
             // SAFETY: this thread holds the local scheduler.

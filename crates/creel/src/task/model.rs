@@ -34,8 +34,8 @@ impl Stub {
             let Some(task) = lock(&self.0).pop() else {
                 return;
             };
-            // A task is hinted the first time, and after a wake-up during the poll. Otherwise this
-            // queue alone holds it.
+            // A new task, or one that was woken during its poll, is scheduled by hints. Any other
+            // task is only in this queue.
             let hinted = task.state().claim_hinted();
             let claim = hinted.unwrap_or_else(|| task.state().claim_queued());
             // SAFETY: we have just claimed the task.
@@ -313,7 +313,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     });
 }
 
-/// The watchdog may send a second thief while the first is still there.
+/// The watchdog may send a second thief while the first thief is still at the slot.
 #[test]
 fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
     bounded(|| {

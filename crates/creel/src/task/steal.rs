@@ -22,13 +22,15 @@ use std::time::Duration;
 /// The shortest estimate of a poll, in ns, that is worth a steal. If polls are shorter, moving the
 /// task costs more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
-/// The shortest time between two notifications for a queue.
+/// The shortest time between two notifications of workers because of a queue of tasks.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Limits how often threads notify a worker because of a queue.
+/// Limits how often threads notify a worker because another worker has a long enough queue of
+/// tasks.
 pub(super) struct NotifyLimiter {
     start: Instant,
-    /// The time of the last such notification, in ns since `start`. It is only a hint.
+    /// The time of the last notification because of a queue, in ns since `start`. It is only a
+    /// hint.
     last_ns: AtomicU64,
 }
 
@@ -56,7 +58,8 @@ impl NotifyLimiter {
 /// queue is `long`, this does nothing if the last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
-    // `wanted` is only a hint. `notify_one` decides again, and the next maintenance comes soon.
+    // The answer of `wanted` is only a hint. `notify_one` decides again, and the next maintenance
+    // of a local scheduler comes soon.
     let wanted = idle.any_listed() && !idle.is_searching();
     if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
@@ -132,11 +135,11 @@ impl Progress {
     }
 }
 
-/// A task that was claimed from another local scheduler.
+/// A task that a thief has claimed from another local scheduler.
 pub(super) struct Stolen {
     pub(super) task: Task,
     pub(super) claim: Claim,
-    /// Whether that local scheduler still has a long queue.
+    /// Whether the local scheduler from which the task came still has a long queue.
     pub(super) leaves_long: bool,
 }
 

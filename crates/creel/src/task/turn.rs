@@ -21,8 +21,9 @@ const TURN: usize = 64;
 /// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// `AHEAD` is the number of due tasks that we prefetch into the cache, and `FETCHED_BYTES` is the
-/// number of bytes of each. If thousands of tasks are due, none of them is in a near cache.
+/// `AHEAD` is the number of tasks with a due timer that we prefetch into the cache, and
+/// `FETCHED_BYTES` is the number of bytes that we prefetch of each task. If thousands of tasks are
+/// due, none of them is in a near cache.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
@@ -105,7 +106,7 @@ impl Tasks {
         }
         if rescues {
             // This worker has left the idle state and is no longer the watchdog, but there may be
-            // more stranded tasks. Therefore we ensure that there is another one.
+            // more stranded tasks. Therefore we ensure that there is another watchdog.
             self.slots.ensure_watchdog();
         }
         if slot.index >= self.slots.workers() && !closing {
@@ -159,8 +160,8 @@ impl Tasks {
     ///
     /// In a pool with one worker, no other worker could take the woken tasks. Therefore each woken
     /// task, and the tasks that it wakes into the LIFO slot, run before the next one is woken. In
-    /// larger pools all of them are queued, so that an idle worker finds them if one has a long
-    /// poll.
+    /// larger pools all woken tasks are queued, so that an idle worker finds them if one of them
+    /// has a long poll.
     pub(super) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
         // We do not check for loops here, because due timers must not wait for a share of a loop.
         // The next turn begins with that check.

@@ -49,7 +49,7 @@ pub struct Clock {
     manual: Option<Arc<Manual>>,
 }
 
-/// One moment, both as an [`Instant`] and as a reading of the system's clock.
+/// One moment, both as an [`Instant`] and as nanoseconds of the system's clock.
 #[derive(Clone, Copy)]
 struct Epoch {
     instant: Instant,
@@ -150,7 +150,8 @@ impl Manual {
     }
 }
 
-/// A listener's registration with a manual clock. It ends when it is dropped.
+/// A worker's registration with a manual clock, which wakes the worker each time the time moves.
+/// The registration ends when it is dropped.
 pub(crate) struct Subscription {
     manual: Arc<Manual>,
     key: usize,

@@ -2,9 +2,9 @@
 //! timestamps.
 //!
 //! A reading of the system's clock reads the same counter, and then needs twice that time to make
-//! the result exact. A thread that stamps one buffer after another does not need this. Between two
-//! readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts the
-//! ticks since the last one (the *anchor*).
+//! the result exact. A thread that takes one timestamp after another does not need a result that is
+//! that exact. Between two readings of the system's clock, which are at most one millisecond apart,
+//! [`nanos`] counts the ticks since the last one (the *anchor*).
 //!
 //! We do this only if the kernel itself uses the counter as its clock source, because the kernel
 //! has then found that it ticks evenly and identically on all processors. Otherwise we read the
@@ -41,9 +41,9 @@ const WINDOW_TICKS: u64 = 400;
 const SPAN_NANOS: u64 = 10_000_000;
 /// Two rates agree if they differ by less than one part in this number, which is 100 ppm.
 const AGREE: u64 = 10_000;
-/// The number of binary digits of a rate after the point.
+/// The number of binary digits of a rate (nanoseconds per tick) after the point.
 const RATE_BITS: u32 = 32;
-/// The maximum rate: one nanosecond per tick.
+/// The maximum rate of the counter that we accept: one nanosecond per tick.
 const RATE_MAX: u64 = 1 << RATE_BITS;
 
 thread_local! {
@@ -72,7 +72,7 @@ fn is_trusted() -> bool {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     *TRUSTED.get_or_init(|| {
-        // One short read, because an emulator may show a file without an end.
+        // We read once, with a short buffer, because an emulator may show a file without an end.
         let mut start = [0; 16];
         let read = File::open(path).and_then(|mut file| file.read(&mut start));
         read.is_ok_and(|len| start[..len].trim_ascii() == b"tsc")
@@ -95,7 +95,7 @@ fn look(counter: &Counter, trusted: bool) -> u64 {
     counter.take(before, now, ticks())
 }
 
-/// One moment according to the counter and to the clock.
+/// One moment, as ticks of the counter and as nanoseconds of the system's clock.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     ticks: u64,
@@ -111,7 +111,7 @@ struct Counter {
     reach: Cell<u64>,
     /// The nanoseconds per tick in the last span. It is zero before the end of the first span.
     rate: Cell<u64>,
-    /// The last reading, below which no later reading may be.
+    /// The last reading in nanoseconds. No later reading of this thread may be lower.
     last: Cell<u64>,
     /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0
     /// before the first span.
@@ -139,7 +139,7 @@ impl Counter {
             return None;
         }
         let anchor = self.anchor.get();
-        // Ticks from before the anchor wrap around, so they are out of reach.
+        // If the counter is before the anchor, the difference wraps around and exceeds the limit.
         let since = ticks().wrapping_sub(anchor.ticks);
         let now = || anchor.nanos + ((since * self.rate.get()) >> RATE_BITS);
         (since < reach).then(|| self.note(now()))
@@ -201,9 +201,9 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// Readings that are this far apart all read the clock.
+    /// Readings that are this far apart, in nanoseconds, all read the system's clock.
     const APART: f64 = 1.5e6;
-    /// This number of readings ends three spans.
+    /// This number of such readings ends three of the spans over which we measure the rate.
     const ENOUGH: usize = 24;
 
     /// A simulated machine, whose counter and clock the test controls.

@@ -6,8 +6,8 @@
 //! timer takes no lock, and other threads can still see it.
 //!
 //! Invariant: the places from `head` up to, but not including, `tail` hold a pending timer and
-//! belong to the reader. The others are empty and belong to the writer. Each of the two words has
-//! one writer at a time.
+//! belong to the reader. All other places are empty and belong to the writer. Only the reader
+//! changes `head`, and only the writer changes `tail`.
 
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;

@@ -58,20 +58,20 @@ pub(crate) struct Timers {
     /// Whether the last `fire` left due timers to the next one. Relaxed is enough, because only the
     /// worker uses it.
     backlog: AtomicBool,
-    /// Whether any entry was ever created. Relaxed is enough, because a worker that does not see it
-    /// yet finds the entry under the lock before it sleeps.
+    /// Whether any entry was ever created. Relaxed is enough, because a worker that does not see
+    /// this yet finds the entry under the lock before it sleeps.
     used: AtomicBool,
     /// Wakes the worker when another thread has armed an earlier entry.
     sleeper_waker: OnceLock<Waker>,
-    /// The registration of the same waker with a manual clock.
+    /// The registration of the worker's waker with a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
 
 struct State {
     wheel: Wheel<StoredWaker>,
-    /// The tick until which the worker intends to sleep, while it sleeps or has no thread. When
-    /// another thread arms an entry, either the sleeping worker sees the entry, or the other thread
-    /// sees that the worker sleeps.
+    /// The tick until which the worker intends to sleep, while it sleeps or has no thread. This
+    /// tick and the wheel are under one lock. Therefore, when another thread arms an entry, either
+    /// the worker sees the entry before it sleeps, or the other thread sees that the worker sleeps.
     asleep_until: Option<u64>,
     /// Whether a thread has claimed the right to write pending timers. It returns this right under
     /// the lock, so that its writes happen before those of the next thread.
@@ -456,13 +456,14 @@ pub(super) fn expect_clock() -> Clock {
 /// available. Its first poll then settles the time.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
-    /// This number of nanoseconds after the first poll.
+    /// The timer is due this number of nanoseconds after the first poll of its future.
     After(u64),
-    /// An instant of the clock that the first poll will find.
+    /// The timer is due at this instant of the clock that the first poll will find.
     Instant(Instant),
-    /// This number of nanoseconds after the epoch of the clock.
+    /// The timer is due this number of nanoseconds after the epoch of the clock.
     At(u64),
-    /// This number of nanoseconds before the epoch of the clock, so it is due already.
+    /// The timer was due this number of nanoseconds before the epoch of the clock, so it is due
+    /// already.
     Before(u64),
 }
 

@@ -9,8 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Polls a future until `limit` is ready. The future is stored only once here, while an `async`
-/// block would store it twice: as its argument and as the future that it awaits.
+/// Polls a future until `limit` is ready. This struct stores the future only once. An `async` block
+/// would store it twice: as its argument and as the future that it awaits.
 pub(crate) struct Until<F, L, M> {
     /// The future. It is `None` once it is ready or was dropped because of the limit.
     future: Option<F>,

@@ -164,7 +164,7 @@ impl FromStr for Balance {
     }
 }
 
-/// The units of a time, from the smallest to the largest.
+/// The units of a time in text, from the smallest to the largest, and their lengths in ns.
 const UNITS: [(&str, u128); 4] = [
     ("ns", 1),
     ("us", 1_000),

@@ -1,4 +1,4 @@
-//! The life of a pool, and of the threads in it.
+//! The phases of a pool from its creation to its end, and the states of its worker threads.
 //!
 //! # The pool
 //!
@@ -166,7 +166,7 @@ impl WorkerThread {
         !self.is_running() && f()
     }
 
-    /// Takes the handle, so that the caller can join the thread.
+    /// Takes the handle of the worker's thread, so that the caller can join the thread.
     pub(crate) fn take(&self) -> Option<JoinHandle<()>> {
         lock(&self.thread).take()
     }

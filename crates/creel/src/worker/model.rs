@@ -33,7 +33,7 @@ struct Pieces {
     /// Whether a worker that has taken a piece returns only when all pieces are taken, as if the
     /// pieces waited for each other.
     meet: bool,
-    /// A word that becomes 1 when all pieces are taken.
+    /// A word on which threads wait. It becomes 1 when all pieces are taken.
     done: WaitWord,
     ended: AtomicUsize,
 }

@@ -61,7 +61,7 @@ pub(crate) trait Work: Any + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Now,
-    /// At the end of the quantum, if the pool is throttled.
+    /// The worker is unparked at the end of its quantum, if the pool is throttled.
     Later,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct WorkerSlots {
     /// The id of the process that created the pool, and in which its threads run.
     process: u32,
     pub(crate) name: String,
-    /// Whether no worker has a thread. This is so in the deterministic mode, and on systems without
-    /// threads.
+    /// Whether the pool starts no threads. This is so in the deterministic mode, and on systems
+    /// without threads.
     threadless: bool,
     /// The stack size of a worker's thread in bytes. `None` means the default of the system.
     stack_size: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) struct WorkerSlots {
     table: Table<WorkerSlot>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
-    /// The number of workers in use, which are those with a lower index.
+    /// The number of workers in use. A worker is in use if its index is below this number.
     workers: AtomicUsize,
     pub(crate) tracing: Tracing,
 }
@@ -126,7 +126,7 @@ impl WorkerSlots {
         self.process != process_id()
     }
 
-    /// Returns the worker with this index, whether it is in use or not.
+    /// Returns the slot of the worker with this index, whether the worker is in use or not.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> &WorkerSlot {
         self.table.at(index)
@@ -433,7 +433,7 @@ impl WorkerSlots {
         let workers = self.workers();
         let behind = (1..=LOOKS.min(workers - 1)).map(|distance| (index + distance) % workers);
         let slots = behind.map(|index| self.at(index));
-        // The watchdog stays, because its successor would have to be found under a lock.
+        // We do not wake the watchdog, because its successor would have to be found under a lock.
         let idle = slots.filter(|slot| {
             slot.is_idle() && slot.thread.is_running() && !self.idle.is_watchdog(slot.index)
         });

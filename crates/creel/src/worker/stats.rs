@@ -3,9 +3,9 @@
 //! A counter is written without a locked operation, because only one thread at a time writes it.
 //! Therefore no count is lost. Other threads read a value that was correct a moment ago.
 //!
-//! Threads that take part in a loop without being one of its workers count as one of them. The
-//! worker itself may count at the same time, for example because it helps in the place of another
-//! worker. Therefore these threads have counters of their own, which only the sum in
+//! Threads that take part in a loop without being one of its workers count as one of its workers.
+//! The worker itself may count at the same time, for example because it helps in the place of
+//! another worker. Therefore these threads have counters of their own, which only the sum in
 //! [`WorkerStats`] adds to the worker's.
 
 use crate::sync::{AtomicU64, Ordering};

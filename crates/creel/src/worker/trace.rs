@@ -1,4 +1,5 @@
-//! The trace of each worker, in which we record what it did and when.
+//! The trace of each worker, in which we record the *spans* of its activity: what the worker did,
+//! and from when to when.
 //!
 //! If tracing is off, a span costs a relaxed load. If it is on, a span costs two reads of the clock
 //! and an uncontended lock, and each worker keeps its first [`SPANS_MAX`] spans.
@@ -8,8 +9,8 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
 /// The maximum number of spans kept for one worker.
 const SPANS_MAX: usize = 200_000;
 
-/// The shortest span that is kept, in ns. A shorter span is a wait whose end had come before it
-/// began, for example because work had arrived.
+/// The shortest span that is kept, in ns. A shorter span is a wait that had nothing to wait for,
+/// for example because work had arrived before.
 const SPAN_NS_MIN: u64 = 50;
 
 /// The activity of a worker.

@@ -2,16 +2,16 @@
 //!
 //! Several threads have to store all messages in buckets and to fetch them from the caches of other
 //! cores. If the senders do little, this costs more than several threads save, in particular if
-//! another program uses one of the CPUs. Therefore an outbox measures *steps*. A step is a loop over
-//! the senders together with the delivery. The outbox uses the faster way, and tries the other one
-//! again from time to time. It begins with several threads, because the first step may be long, or
-//! may be the only one.
+//! another program uses one of the CPUs. Therefore an outbox measures *steps*. A step is a loop
+//! over the senders together with the delivery. The outbox uses the faster of the two *ways* (one
+//! thread or several), and tries the slower one again from time to time. It begins with several
+//! threads, because the first step may be long, or may be the only one.
 //!
 //! Both ways deliver the same messages in the same order, so this never changes a result.
 
-/// The number of steps that a trial runs in the other way. We take the median of their durations,
-/// because the first step allocates or finds cold caches, and a thread may be preempted in another
-/// step.
+/// A trial runs this number of steps in the way (one thread or several) that is not in use. We take
+/// the median of their durations, because the first step allocates or finds cold caches, and a
+/// thread may be preempted in another step.
 const TRIALS: usize = 3;
 /// `FIRST_TRIAL` is the number of steps before the first trial. The distance to the next trial is
 /// at least `EVERY_MIN` steps. This minimum doubles with each trial that was in vain, up to
@@ -20,10 +20,10 @@ const TRIALS: usize = 3;
 const FIRST_TRIAL: u32 = 2;
 const EVERY_MIN: u32 = 16;
 const EVERY_MAX: u32 = 512;
-/// While one thread needs less than this for a step, in ns, we do not try several threads.
+/// While one thread needs less than this time for a step, in ns, we do not try several threads.
 const WORTH_NS: u64 = 10_000;
-/// If a step on one thread could take longer than this, in ns, we do not try it. We estimate its
-/// duration as that of a shared step times the number of threads.
+/// If a step on one thread could take longer than this time, in ns, we do not try one thread. We
+/// estimate its duration as that of a shared step times the number of threads.
 const TRY_NS: u64 = 5_000_000;
 
 /// The threads that run a step.
@@ -38,9 +38,10 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Choice {
     best: Way,
-    /// The average duration of a step by each way, in ns, or 0 if it is unknown.
+    /// The average duration of a step in each way (one thread, several threads), in ns, or 0 if it
+    /// is unknown.
     average: [u64; 2],
-    /// The durations of the trial that is under way.
+    /// The durations of the steps in the trial that is under way, in ns.
     trial: [u64; TRIALS],
     /// The number of steps that this trial still needs.
     trials_left: usize,
@@ -67,7 +68,7 @@ impl Choice {
         }
     }
 
-    /// Returns the way of the next step.
+    /// Returns the way in which the next step runs: on one thread or on several.
     pub(super) fn way(&self) -> Way {
         #[cfg(test)]
         if let Some(forced) = self.forced {
@@ -94,7 +95,8 @@ impl Choice {
             return;
         }
         let average = &mut self.average[way as usize];
-        // A single step that was disturbed must not count for much.
+        // A single step that was disturbed, for example by a preemption, must not change the
+        // average much.
         *average = match *average {
             0 => ns,
             average if ns < average => u64::midpoint(average, ns),
@@ -102,7 +104,7 @@ impl Choice {
         };
         let (average, other) = (*average, self.average[self.other() as usize]);
         if other > 0 && average > other + other / 8 {
-            // The trial that led to this way was misleading, or the steps have changed.
+            // The trial after which we chose this way was misleading, or the steps have changed.
             self.best = self.other();
             self.wait_longer(average / other);
             return;
@@ -160,7 +162,7 @@ mod tests {
 
     const THREADS: usize = 2;
 
-    /// Runs steps with the given durations. Returns how many of them each way ran.
+    /// Simulates steps with the given durations. Returns how many of them ran in each way.
     fn run(choice: &mut Choice, steps: usize, ns: impl Fn(Way, usize) -> u64) -> [usize; 2] {
         let mut ran = [0; 2];
         for step in 0..steps {

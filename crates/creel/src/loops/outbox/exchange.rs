@@ -1,4 +1,4 @@
-//! Sends and delivers messages in one call.
+//! [`Pool::exchange`], which sends and delivers the messages of an outbox in one call.
 
 use super::{Outbox, OutboxSender, choice::Way, no_receiver};
 use crate::{
@@ -219,7 +219,8 @@ mod tests {
         }
     }
 
-    /// The way must not be ignored, or the test above compares one way with itself.
+    /// An outbox must use the way that a test forces. Otherwise, the test above would compare one
+    /// way with itself.
     #[test]
     fn steps_run_in_the_forced_way() {
         // A pool that adapts shares no sticky loop on a machine with one CPU.

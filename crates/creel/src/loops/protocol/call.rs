@@ -1,10 +1,10 @@
-//! The two words of the loop protocol, as values: which loop is published, and which blocks are
-//! left.
+//! The two words of the loop protocol, as values. The first word says which loop is published, and
+//! the second word says which blocks of a share are left.
 //!
 //! Each loop has an **epoch**, which is one more than that of the previous loop. After the highest
-//! epoch comes 1 again, because 0 is not the epoch of any loop. A share is cut into [`BLOCKS`]
-//! blocks, whatever its number of items. A worker can therefore claim blocks without reading
-//! anything that belongs to the caller.
+//! epoch comes 1 again, because 0 is not the epoch of any loop. A share (the part of a loop that
+//! belongs to one worker) is cut into [`BLOCKS`] blocks, whatever its number of items. A worker can
+//! therefore claim blocks without reading anything that belongs to the caller.
 
 use std::ops::Range;
 
@@ -159,10 +159,11 @@ pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> 
     at(blocks.start)..at(blocks.end)
 }
 
-/// Units that are cut into parts whose lengths differ by at most one. The longer parts come first.
+/// Units (for example items or chunks) that are cut into parts whose lengths differ by at most one.
+/// The longer parts come first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Even {
-    /// The length of a part, without the extra unit of the first ones.
+    /// The length of a part in units, without the extra unit of the first parts.
     pub(crate) base: usize,
     /// The number of parts that have one extra unit.
     pub(crate) extra: usize,

@@ -1,4 +1,5 @@
-//! The closure of a loop as a plain value, which fits into the cache line that publishes the loop.
+//! The closure of a loop as a value of a few words, which fits into the cache line that publishes
+//! the loop.
 //!
 //! A thread that runs a loop's blocks needs the closure. If the closure were behind a reference,
 //! one more cache line would go from the caller to each worker. The caller would also have to get

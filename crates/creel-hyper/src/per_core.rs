@@ -138,7 +138,7 @@ impl PerCore {
         }
         let mut stop = pin!(stop);
         poll_fn(|cx| {
-            // A server that ends before `stop` has panicked, or its pool has ended.
+            // A server that ends before `stop` is ready has panicked, or its pool has ended.
             while let Poll::Ready(Some(ended)) = servers.poll_join_next(cx) {
                 rethrow(ended);
             }

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// The system's allocator, with a counter.
+/// The system's allocator, which also counts allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +41,7 @@ fn leaves(pool: &Pool, depth: u32) -> u32 {
 }
 
 #[test]
-fn a_loop_that_has_run_before_allocates_nothing() {
+fn a_loop_whose_call_site_has_run_before_allocates_nothing() {
     for wait in [Wait::Adaptive, Wait::Park] {
         let pool = Pool::builder().workers(3).wait(wait).build().unwrap();
         let mut items = vec![0_u64; 50_000];

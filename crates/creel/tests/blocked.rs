@@ -65,7 +65,8 @@ fn own_index() -> usize {
     name.rsplit('-').next().unwrap().parse().unwrap()
 }
 
-/// Gives the workers time to fall asleep. Everything that follows must hold whether or not they do.
+/// Gives the workers time to fall asleep. The checks after this call must hold whether or not the
+/// workers sleep.
 fn settle() {
     thread::sleep(Duration::from_millis(3));
 }
@@ -153,7 +154,7 @@ fn a_pool_that_has_grown_finds_work_stranded_on_blocked_workers() {
 }
 
 #[test]
-fn tasks_queued_in_a_full_pool_run_when_it_grows() {
+fn tasks_queued_while_all_workers_are_blocked_run_when_the_pool_grows() {
     for workers in [1, 2] {
         bounded(&format!("{workers} workers and one more"), move || {
             for _ in 0..20 {
@@ -416,7 +417,7 @@ fn leaves_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each(
                 for round in 0..50 {
                     let all = Barrier::new(workers);
                     match round % 2 {
-                        // The caller is one of the workers.
+                        // The thread that calls the join counts as one of the workers.
                         0 => split(&pool, workers, &all),
                         _ => pool.run_on(0, || split(&pool, workers, &all)).unwrap(),
                     }

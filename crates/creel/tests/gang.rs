@@ -207,6 +207,6 @@ fn a_gang_may_be_dropped_by_one_of_its_own_workers_but_not_run() {
         message.as_deref(),
         Some("a gang is run by one of its own workers")
     );
-    // The worker is free again.
+    // After the drop of the gang, the worker runs other work again.
     assert_eq!(pool.run_on(1, || 7).unwrap(), 7);
 }

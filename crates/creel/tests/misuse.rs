@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The name of a way to misuse the library, and a closure that does it.
+/// The name of a misuse of the library, and a closure that misuses the library in this way.
 type Case<'a> = (&'static str, Box<dyn FnOnce() + 'a>);
 
 /// Polls the future once on a thread without a pool.

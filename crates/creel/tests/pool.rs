@@ -131,7 +131,7 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
     first.shutdown_timeout(Duration::from_secs(60));
     assert!(second.run_on(0, || ()).is_err());
     drop(second);
-    // Several threads drop clones at the same time.
+    // Now several threads drop the clones at the same time. The pool must have ended afterwards.
     for _ in 0..100 {
         let pool = pool(1, Wait::Park);
         let handle = pool.handle();

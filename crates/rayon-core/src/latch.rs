@@ -27,7 +27,7 @@ impl Waiter {
         }
     }
 
-    /// Makes the thread check its condition again.
+    /// Makes the waiting thread check its condition again.
     fn wake(&self) {
         match self {
             Self::Outside(thread) => thread.unpark(),

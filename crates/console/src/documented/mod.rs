@@ -224,7 +224,7 @@ fn check_line(command: &Command, line: &str, wrong: &mut dyn FnMut(String)) {
             continue;
         }
         // A code span in a text may leave out arguments that the command requires, so we do not
-        // report missing ones.
+        // report missing arguments.
         let complete = |kind| {
             !matches!(
                 kind,

@@ -37,7 +37,7 @@ fn oneshot_delivers_and_wakes() {
 }
 
 #[test]
-fn oneshot_halves_leave_in_any_order() {
+fn oneshot_sender_and_receiver_are_dropped_in_any_order() {
     check(|| {
         let (tx, mut rx) = oneshot::channel();
         let message = Arc::new(());
@@ -57,7 +57,7 @@ fn oneshot_halves_leave_in_any_order() {
 }
 
 #[test]
-fn spsc_hands_over_two_messages() {
+fn spsc_delivers_two_messages() {
     check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let sender = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn bounded_with_capacity_one_wakes_both_sides() {
 }
 
 #[test]
-fn bounded_with_two_senders_wakes_the_receiver_for_each() {
+fn bounded_with_two_senders_wakes_the_receiver_for_each_message() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let other = tx.clone();
@@ -125,7 +125,7 @@ fn bounded_with_two_senders_wakes_the_receiver_for_each() {
 }
 
 #[test]
-fn bounded_receiver_that_is_cancelled_passes_its_wake_on() {
+fn a_cancelled_bounded_receiver_passes_its_wake_up_to_the_next_receiver() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let mut cancelled = Box::pin(rx.recv());

@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_wrap_around_past_slots_that_never_took_part() {
+    fn loops_work_after_epochs_wrap_around_although_some_workers_never_took_part() {
         for workers in [2, 3, 20] {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
                 run_at(EPOCH_MASK, workers, balance, 2);

@@ -106,7 +106,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn entries_come_out_once_in_order_and_a_full_ring_rejects_more() {
+    fn pending_timers_come_out_once_in_order_and_a_full_ring_rejects_more() {
         let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn unread_entries_are_dropped_with_the_ring() {
+    fn unread_pending_timers_are_dropped_with_the_ring() {
         let note = Arc::new(());
         let pending = PendingTimers::new();
         for _ in 0..3 {

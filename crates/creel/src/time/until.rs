@@ -103,7 +103,7 @@ mod tests {
     use std::future::{pending, ready};
 
     #[test]
-    fn an_until_is_little_larger_than_its_future() {
+    fn a_future_with_a_limit_is_little_larger_than_the_future_alone() {
         let array = [0_u64; 64];
         let future = async move {
             pending::<()>().await;

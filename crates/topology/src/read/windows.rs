@@ -148,7 +148,8 @@ impl Record<'_> {
     fn masks(&self, count: usize, first: usize) -> CpuSet {
         // Windows versions before 20348 leave the number of masks of a NUMA node at 0.
         let masks = u16_at(self.bytes, count).unwrap_or(0).max(1);
-        // Each element has a mask, the number of its group, and three reserved numbers.
+        // Each element of the list has a mask, the number of its processor group, and three
+        // reserved numbers.
         let len = self.word + 8;
         let mut pus = CpuSet::new();
         for at in (0..usize::from(masks)).map(|n| first + n * len) {

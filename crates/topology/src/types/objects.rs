@@ -1,7 +1,8 @@
 //! The objects of a machine as plain data: packages, dies, NUMA nodes, caches, cores, kinds of
 //! cores.
 //!
-//! The relations between them are not part of this file. [`Machine`](crate::Machine) knows them.
+//! The relations between these objects are not part of this file, but of
+//! [`Machine`](crate::Machine).
 
 use super::cpuset::CpuSet;
 

@@ -1,4 +1,5 @@
-//! Tests of the caches of real machines. Each special case has the smallest tree that shows it.
+//! Tests of the caches of real machines. Each test has the smallest tree of files that shows its
+//! special case.
 
 use creel_topology::CacheKind;
 

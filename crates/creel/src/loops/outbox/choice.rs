@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_runs_almost_all_steps() {
+    fn almost_all_steps_use_the_faster_number_of_threads() {
         for (alone, shared) in [(100_000, 200_000), (200_000, 100_000)] {
             let mut choice = Choice::new();
             let [by_one, by_all] = run(&mut choice, 1000, |way, _| match way {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_changes_when_the_other_way_becomes_faster() {
+    fn an_outbox_changes_to_one_thread_when_that_becomes_faster() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 4000, |way, step| match (way, step < 1000) {
             (Way::Alone, _) => 100_000,
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn short_steps_are_shared_only_before_the_first_trial() {
+    fn short_steps_use_several_threads_only_before_the_first_trial() {
         let [_, by_all] = run(&mut Choice::new(), 1000, |way, _| match way {
             Way::Alone => WORTH_NS / 2,
             Way::Shared => WORTH_NS,
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn long_steps_are_always_shared() {
+    fn long_steps_always_use_several_threads() {
         let [by_one, _] = run(&mut Choice::new(), 1000, |_, _| TRY_NS);
         assert_eq!(by_one, 0);
     }
 
     #[test]
-    fn single_slow_steps_do_not_change_the_way() {
+    fn single_slow_steps_do_not_change_the_number_of_threads() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 1000, |way, step| match way {
             Way::Alone if step % 10 == 7 => 5_000_000,

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_and_several_deliver_the_same_bits() {
+    fn exchanges_on_one_thread_and_on_several_have_the_same_result() {
         for senders in [0, 3, 300, 20_000] {
             let mut expected = vec![vec![1; RECEIVERS]; 20];
             let mut receivers = expected[0].clone();
@@ -222,7 +222,7 @@ mod tests {
     /// An outbox must use the way that a test forces. Otherwise, the test above would compare one
     /// way with itself.
     #[test]
-    fn steps_run_in_the_forced_way() {
+    fn a_test_can_force_one_thread_or_several() {
         // A pool that adapts shares no sticky loop on a machine with one CPU.
         let builder = Pool::builder().workers(2).wait(crate::Wait::Park);
         let pool = builder.build().expect("in range");
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a message to receiver 7, but there are 7")]
-    fn a_missing_receiver_is_named() {
+    fn a_message_to_a_missing_receiver_panics_with_its_index() {
         let pool = Pool::builder().workers(2).build().expect("in range");
         let (mut outbox, mut receivers) = (Outbox::new(), [0; 7]);
         pool.exchange(

@@ -133,7 +133,7 @@ fn a_queue_is_claimed_once_and_latecomers_do_not_touch_the_callers_frame() {
 
 /// Two workers are in one group, and the last of them reports to the caller.
 #[test]
-fn a_group_has_left_when_its_last_worker_reports() {
+fn a_group_has_left_the_loop_when_its_last_worker_reports() {
     check(2, || {
         let loops = protocol(3);
         let workers = [0, 1].map(|slot| {
@@ -280,13 +280,13 @@ fn a_share_is_run_although_its_worker_leaves_for_other_code() {
 }
 
 #[test]
-fn an_index_in_a_whole_share_belongs_to_one_thread() {
+fn a_worker_index_belongs_to_one_thread_if_each_share_is_claimed_as_a_whole() {
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Turns);
 }
 
 #[test]
-fn an_index_at_a_queue_belongs_to_one_thread() {
+fn a_worker_index_belongs_to_one_thread_if_all_workers_use_one_queue() {
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::Turns);
 }
@@ -382,6 +382,6 @@ fn a_closed_shared_job_belongs_to_its_owner_again() {
 }
 
 #[test]
-fn each_piece_is_run_once_and_a_returning_visitor_finds_the_job_closed() {
+fn each_piece_is_run_once_and_a_returning_helper_finds_the_job_closed() {
     share_and_close(2, 2, 2);
 }

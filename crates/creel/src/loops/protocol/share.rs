@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_forgets_its_epoch_before_the_epoch_is_reused() {
+    fn a_share_forgets_its_epoch_before_the_epoch_is_reused() {
         let share = Share::new();
         let call = Call::new(5, 2, 0, Grain(0));
         assert!(share.is_news(call));

@@ -43,8 +43,8 @@ fn gap_percent(source: KindSource) -> i64 {
     }
 }
 
-/// Some PUs, and the source that distinguishes them from the others. Without a source, they are all
-/// PUs of the machine.
+/// A group of PUs, and the source that distinguishes them from the other PUs. The source is `None`
+/// for the group of all PUs of the machine.
 type Group = (CpuSet, Option<KindSource>);
 
 /// Reads the kinds of cores. The list is empty if no source covers every online PU.
@@ -60,8 +60,8 @@ pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> 
             Some(cut(values(tree, pus, source)?, source))
         });
     }
-    // We use this source only to split further, because on a machine with one kind of cores the
-    // sockets may differ in their caches.
+    // We use the caches only to split kinds that other sources have found, because on a machine
+    // with one kind of cores the sockets may differ in their caches.
     if groups.len() > 1 {
         let source = KindSource::SharedCache;
         groups = split_all(groups, source, |pus| by_shared_cache(pus, caches));
@@ -137,7 +137,7 @@ fn values(tree: &Tree, pus: &CpuSet, source: KindSource) -> Option<Vec<(i64, usi
 
 fn value(tree: &Tree, pu: usize, source: KindSource) -> Option<i64> {
     let frequency = |name: &str| {
-        // In a captured tree the link from the PU to its policy may be missing.
+        // In a captured tree the link from the PU to its `cpufreq` policy may be missing.
         tree.number(&format!("{CPU}/cpu{pu}/cpufreq/{name}"))
             .or_else(|| tree.number(&format!("{CPU}/cpufreq/policy{pu}/{name}")))
     };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn favoured_cores_are_not_a_kind() {
+    fn favoured_cores_are_not_a_kind_of_their_own() {
         assert_eq!(
             kinds(&[5000, 5300, 5000, 5300], KindSource::MaxFrequency),
             ["0-3"]

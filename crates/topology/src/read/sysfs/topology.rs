@@ -78,7 +78,7 @@ pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Vec<Die
     }
 }
 
-/// Returns the first of these sets that the kernel reports for a PU, as a mask or a list.
+/// Returns the first of these sets of PUs that the kernel reports for a PU, as a mask or a list.
 fn first_reported<const N: usize>(tree: &Tree, pu: usize, names: [&str; N]) -> Option<CpuSet> {
     names.into_iter().find_map(|name| {
         let file = format!("{CPU}/cpu{pu}/topology/{name}");

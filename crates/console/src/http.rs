@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A request of a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The method, GET or POST. A HEAD request has GET here.
+    /// The method, GET or POST. For a HEAD request, this field is GET.
     pub method: String,
     /// The path without the query.
     pub path: String,

@@ -99,7 +99,7 @@ impl Progress {
         self.bar.suspend(print)
     }
 
-    /// Removes the bar. Dropping it has the same effect.
+    /// Removes the bar from the terminal, as dropping it does.
     pub fn finish(self) {}
 }
 

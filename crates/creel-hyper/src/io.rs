@@ -53,8 +53,8 @@ impl<S: Connection> Write for Io<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.shutdown_with(Shutdown::Write) {
-            // This error means that the other side has already closed the connection, so there is
-            // nothing left to shut down.
+            // The error `NotConnected` means that the other side has already closed the connection,
+            // so there is nothing left to shut down.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }

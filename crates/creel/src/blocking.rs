@@ -125,9 +125,9 @@ impl Line {
     }
 }
 
-/// The calls of the current process. It is never freed. A forked process creates a new value, and
-/// does not touch that of its parent. The lock of the parent's value may be held by a thread that
-/// does not exist in the fork.
+/// The queues of blocking calls of the current process. They are never freed. A forked process
+/// creates its own queues, and does not touch those of its parent, because a thread that does not
+/// exist in the fork may hold their lock.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns the queues of blocking calls of this process, and creates them if necessary.
@@ -191,7 +191,8 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     call(Kind::Call, work)
 }
 
-/// Does the same as [`blocking`], for the lookup of a host name.
+/// Calls `work`, which looks up a host name, as [`blocking`] does, but on one of the separate
+/// threads for such lookups.
 #[cfg(feature = "net")]
 pub(crate) fn look_up<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     call(Kind::Name, work)
@@ -315,7 +316,8 @@ fn submit(kind: Kind, job: Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs calls on the calling thread, until there has been none for a while.
+/// Runs queued calls on the calling thread, which is a thread for blocking calls. Returns when no
+/// call has come for a while.
 fn serve(lane: &Lane) {
     let mut calls = lock(&lane.calls);
     loop {

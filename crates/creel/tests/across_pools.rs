@@ -339,8 +339,8 @@ fn block_on_of_the_workers_own_pool_is_rejected_at_once() {
             assert!(a.block_on(async { refuses(&a) }));
             assert!(a.run_on(0, || b.block_on(async { refuses(&a) })).unwrap());
             // This thread is in A's `block_on`, and inside that in B's `block_on`. In the first
-            // case, the thread can lease a worker of A. In the second case, all workers of A are
-            // blocked.
+            // case below, the thread can lease a worker of A. In the second case, all workers of A
+            // are blocked.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {

@@ -158,8 +158,9 @@ fn a_gang_keeps_its_pool_alive() {
     assert_eq!(calls.into_inner(), 2);
 }
 
-/// Prints the duration of an empty region, next to that of `broadcast`. Run it alone on a quiet
-/// machine: `cargo test --release -p creel --test gang -- --ignored --nocapture`.
+/// Prints the duration of an empty region of a gang and the duration of an empty `broadcast`. Run
+/// it alone on a quiet machine: `cargo test --release -p creel --test gang -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "it measures, and asserts nothing"]
 fn empty_regions_are_measured() {

@@ -366,7 +366,8 @@ fn a_closed_channel_gives_the_message_back() {
 
 #[test]
 fn a_task_queued_on_a_blocked_worker_runs_on_another_worker() {
-    // This covers the queue and the LIFO slot. Each case ends only if another worker runs the task.
+    // The cases cover a task in the run queue and a task in the LIFO slot. Each case ends only if
+    // another worker runs the task.
     let pool = pool(2);
     for lifo in [false, true] {
         let (tx, rx) = oneshot::channel();

@@ -209,7 +209,8 @@ fn folds_match_a_single_thread() {
                 pool.count(&numbers, |n| n % 2 == 0),
                 numbers.iter().filter(|n| *n % 2 == 0).count()
             );
-            // The operation is not commutative, so the order must be that of the items.
+            // The operation is not commutative, so a fold must combine the values in the order of
+            // the items.
             let join = |mut a: Vec<u64>, b: Vec<u64>| {
                 a.extend(b);
                 a

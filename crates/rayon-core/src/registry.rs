@@ -433,7 +433,7 @@ impl WorkerThread {
         self.registry.notify();
     }
 
-    /// Pushes a job that runs after the jobs that this thread has pushed here before.
+    /// Pushes a job that runs after the jobs that this thread has pushed with this method before.
     pub(crate) fn push_fifo(&self, job: JobRef) {
         // SAFETY: the queue lives as long as its thread, and a thread ends only after its pool has
         // run all jobs, including the tickets.

@@ -157,8 +157,7 @@ impl<T> Ring<T> {
         let mut word = end.load(Ordering::Relaxed);
         let (place, more) = self.place(word);
         let stamp = place.stamp.load(Ordering::Acquire);
-        // We handle only the most common case here, because this function is inlined at every
-        // await.
+        // This function handles only the most common case, because it is inlined at every await.
         if stamp == awaited::<SENDS>(word) && more {
             match advance(end, word, word + STEP) {
                 Ok(()) => return Ok(Claim { place, word }),
@@ -207,7 +206,7 @@ impl<T> Ring<T> {
     }
 
     /// Returns whether the channel is closed and empty at this value of `head`, so that no message
-    /// will be published there.
+    /// will be published at this position.
     fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0
@@ -687,7 +686,7 @@ impl<T> Future for RecvFuture<'_, T> {
     }
 }
 
-/// The side of a channel that waits for the other one.
+/// A side of a channel: its senders or its receivers. Each side waits for the other side.
 #[derive(Clone, Copy)]
 enum Side {
     Senders,

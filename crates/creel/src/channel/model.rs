@@ -25,8 +25,8 @@ fn oneshot_delivers_and_wakes() {
     check(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
-        // This is a first wait that is cancelled, so that the waker is replaced while the sender
-        // runs.
+        // The receiver waits a first time and cancels this wait, so that its waker is replaced
+        // while the sender runs.
         let got = match poll_once(&mut rx) {
             Poll::Ready(got) => got,
             Poll::Pending => block_on(&mut rx),

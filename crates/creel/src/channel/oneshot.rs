@@ -106,7 +106,7 @@ unsafe impl<T: Send> Sync for Sender<T> {}
 unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> Unpin for Receiver<T> {}
 
-/// Frees the channel. The message has been moved out, or there never was one.
+/// Frees the channel. The message has been moved out, or was never sent.
 ///
 /// # Safety
 ///

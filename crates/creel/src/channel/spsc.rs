@@ -180,8 +180,8 @@ impl<T> Inner<T> {
 ///
 /// # Safety
 ///
-/// Both halves have set their bits, the caller has set the second one, and `inner` is not used
-/// again.
+/// Both halves have set their `GONE` bits, the caller was the second to do so, and `inner` is not
+/// used again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
     // SAFETY: the channel belongs to the caller alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);

@@ -108,7 +108,7 @@ impl List {
         self.take(self.first)
     }
 
-    /// Takes the waiter out of a slot, if there is one.
+    /// Takes the waiter out of a slot, if the slot has a waiter.
     fn take(&mut self, index: usize) -> Option<StoredWaker> {
         let slot = self.slots.get_mut(index)?;
         let waker = slot.waker.take()?;

@@ -30,7 +30,7 @@ pub(super) const EPOCH: u64 = 1 << 8;
 pub(super) struct Wait {
     /// The side's *waiting* bit, which is set.
     pub(super) bit: u64,
-    /// The bits that are cleared at the same time.
+    /// The bits of the state word that are cleared in the same exchange.
     pub(super) clears: u64,
 }
 
@@ -44,7 +44,8 @@ pub(super) struct WakerCell {
     vtable: AtomicPtr<RawWakerVTable>,
 }
 
-/// A copy of the two words. It becomes a waker only with [`into_waker`](Self::into_waker).
+/// A copy of the two words of a waker. The copy becomes a waker only with
+/// [`into_waker`](Self::into_waker).
 #[derive(Clone, Copy)]
 pub(super) struct WakerWords {
     data: *mut (),

@@ -46,7 +46,7 @@ struct Core<'a, T, F> {
 }
 
 impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
-    /// Runs one item. Returns whether there was one.
+    /// Runs one item of the queue. Returns whether the queue had an item.
     ///
     /// # Safety
     ///

@@ -30,7 +30,7 @@ pub(super) fn collect<R: Send, E>(
         filled: Mutex::new(Vec::new()),
     };
     fill(&results)?;
-    // The vector owns the results from here on.
+    // All results are complete, so from here on the vector owns them.
     lock(&results.filled).clear();
     drop(results);
     // SAFETY: The capacity is at least `len`. `fill` has returned without a panic or an error, so

@@ -87,8 +87,8 @@ impl<B, R> Second<B, R> {
     }
 }
 
-/// Ends a join whose first closure has panicked: it runs the second one, unless a thief does, and
-/// drops its result.
+/// A guard for a join whose first closure panics. When dropped, it runs the second closure, unless
+/// a thief does, and drops the result of that closure.
 struct Unwinding<'j, B: FnOnce(Joiner<'_>, bool) -> R + Send, R: Send> {
     joiner: Joiner<'j>,
     second: &'j Second<B, R>,

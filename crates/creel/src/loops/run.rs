@@ -426,7 +426,8 @@ mod tests {
         let (begun, begins) = mpsc::channel();
         let (release, blocked) = mpsc::channel::<()>();
         let arrived = AtomicUsize::new(0);
-        // Two threads are always in a unit at the same time, so they also count at the same time.
+        // Each unit waits until a second thread is in a unit as well, so two threads always count
+        // at the same time.
         let meet = |units: Range<usize>, _: usize| {
             for _ in units {
                 let nth = arrived.fetch_add(1, Ordering::SeqCst) + 1;

@@ -69,8 +69,9 @@ pub(crate) struct Driver {
     registered: AtomicUsize,
     /// The worker that polls or sleeps in the poller holds this lock.
     asking: Mutex<Asking>,
-    /// The number of polls that have finished. It is counted under the lock `asking`. Relaxed is
-    /// enough, because a reader only wants to know whether there was a new poll.
+    /// The number of polls of the system's poller that have finished. It is counted under the lock
+    /// `asking`. Relaxed is enough, because a reader only wants to know whether there was a new
+    /// poll.
     attended: AtomicU64,
     /// The waker of a worker that will poll.
     sleeper_waker: Mutex<Option<Waker>>,
@@ -188,7 +189,8 @@ impl Driver {
         notified: impl FnOnce() -> bool,
     ) -> Option<Found> {
         let mut asking = self.asking.try_lock().ok()?;
-        // We hold the lock, so from here on no other worker can consume a notification.
+        // This worker holds the lock of the poller, so from here on no other worker can consume a
+        // notification.
         let timeout = match notified() {
             true => Some(Duration::ZERO),
             false => timeout,
@@ -304,8 +306,8 @@ impl Driver {
             source.leave(self, &mut due);
         }
         let sleeper_waker = lock(&self.sleeper_waker).take();
-        // This drops the last reference to the poller, unless another thread is dropping a socket
-        // at this moment.
+        // Dropping `poller` drops the last reference to it, unless another thread is dropping a
+        // socket at this moment.
         drop((poller, sources, sleeper_waker));
         due.run(wake_all);
     }

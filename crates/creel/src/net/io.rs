@@ -176,8 +176,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             ticket: None,
         };
         poll_fn(|cx| {
-            // We charge the budget here, because the program makes its system call once the future
-            // is ready.
+            // We charge the task's poll budget now, because the program makes its system call
+            // itself once the future is ready.
             if budget::is_spent(cx) {
                 return Poll::Pending;
             }

@@ -315,7 +315,7 @@ fn a_datagram_that_cannot_be_sent_is_skipped() {
 
 #[test]
 fn functions_without_batch_calls_send_and_receive_the_same_datagrams() {
-    // These functions replace `sendmmsg` and `recvmmsg` on other systems.
+    // The functions of `single.rs` replace `sendmmsg` and `recvmmsg` on systems other than Linux.
     let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     receiver.set_nonblocking(true).unwrap();
@@ -338,8 +338,8 @@ fn functions_without_batch_calls_send_and_receive_the_same_datagrams() {
 
 /// The size of the buffer that receives, in bytes.
 const ROOM: usize = 20;
-/// The sizes of datagrams for that buffer, in the order in which they are sent. Two of them are too
-/// large, the first one and a later one.
+/// The sizes of datagrams in bytes, in the order in which they are sent. Two of them are too large
+/// for the buffer: the first datagram and a later one.
 const SIZES: [usize; 6] = [ROOM + 1, ROOM, ROOM - 1, 0, ROOM + 40, 1];
 
 #[test]

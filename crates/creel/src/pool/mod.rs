@@ -337,7 +337,7 @@ impl Clone for Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // If several threads drop the last clones at the same time, exactly one of them gets the
-        // value.
+        // `Owner`, and ends the pool.
         if let Some(owner) = self.owner.take().and_then(Arc::into_inner) {
             self.end(&owner, None);
         }

@@ -58,7 +58,7 @@ pub(crate) struct Pinning {
     version: AtomicUsize,
 }
 
-/// The place of each worker, and the threads that are there.
+/// The layout, which has the place of each worker, and the threads that are at these places.
 #[derive(Debug, Default)]
 struct Floor {
     layout: Option<Layout>,
@@ -136,7 +136,7 @@ pub(crate) struct Available {
     /// The default number of workers. It is one per usable core, or fewer if another limit of the
     /// process is lower, for example a CPU quota.
     pub(crate) workers: usize,
-    /// The number of threads that can run at the same time.
+    /// The number of threads that can run at the same time on the usable CPUs.
     pub(crate) pus: usize,
 }
 

@@ -113,7 +113,7 @@ impl Shared {
         shared
     }
 
-    /// Changes the number of workers. Only one thread at a time does so.
+    /// Changes the number of workers. Only one thread at a time may call this.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
         let repinned = self.pinning.repin(workers);

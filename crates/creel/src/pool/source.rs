@@ -31,7 +31,7 @@ impl Shared {
         source.as_ref().is_some_and(|source| source.is_ready())
     }
 
-    /// Runs a job of the program's own queues. Returns whether there was one.
+    /// Runs a job of the program's own queues. Returns whether these queues had a job.
     pub(super) fn run_source(&self, slot: &WorkerSlot, begin: &mut dyn FnMut()) -> bool {
         let source = &self.slots.hooks.source;
         source.as_ref().is_some_and(|source| {

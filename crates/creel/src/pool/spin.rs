@@ -150,7 +150,7 @@ fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u
     let (mailbox, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
         // Reading the clock costs about 20 ns, and so does a pause. Therefore, we check for work
-        // several times in between.
+        // several times between two readings.
         for look in 0..LOOKS {
             if share.is_unseen(mailbox.call()) || slot.parker.notified() {
                 return (Spun::Paid, last - begin);

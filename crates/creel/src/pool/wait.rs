@@ -35,7 +35,7 @@ pub(crate) struct Pace<'a> {
     /// Whether the last reaction left sockets that may be ready, so that we must ask the poller
     /// again.
     leaves_ready: bool,
-    /// Whether there has been work since the last reaction.
+    /// Whether the worker has had work since its last reaction to timers and sockets.
     busy: bool,
     spin: Spin,
 }

@@ -409,8 +409,8 @@ impl Task {
             // SAFETY: the caller has claimed the task.
             let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
-                // The spare reference was offered to the wakers of this poll. If it is not there
-                // any more, a waker has taken it.
+                // The spare reference was offered to the wakers of this poll. If `SPARE` no longer
+                // holds it, a waker has taken it.
                 spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());
             }
             if ready {

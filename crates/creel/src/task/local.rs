@@ -260,7 +260,8 @@ impl LocalScheduler {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
 
-    /// Claims a task that a `block_on` driver left here, when the pool ends.
+    /// Claims a task that a `block_on` driver has left in this local scheduler. Called when the
+    /// pool ends.
     ///
     /// # Safety
     ///
@@ -282,25 +283,26 @@ impl LocalScheduler {
         NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Returns whether scheduled tasks are queued here. The answer may be out of date, and stale
-    /// hints count too.
+    /// Returns whether scheduled tasks are queued in this local scheduler. The answer may be out of
+    /// date, and stale hints count too.
     pub(super) fn has_hints(&self) -> bool {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
-    /// Returns whether recent polls were short, and one or two tasks are queued here, which are one
-    /// in the LIFO slot, one hint, or both.
+    /// Returns whether recent polls were short, and only one or two tasks are queued in this local
+    /// scheduler: a task in the LIFO slot, a hint in the run queue, or both.
     pub(super) fn has_short_chain(&self) -> bool {
         let short = (1..POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
         short && self.has_hints() && self.hints.len() <= 1
     }
 
-    /// Returns a recent estimate of the duration of a poll here, in ns.
+    /// Returns a recent estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
         self.poll_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of polls that have begun here, which measures the holder's progress.
+    /// Returns the number of polls that have begun in this local scheduler, which measures the
+    /// holder's progress.
     pub(super) fn progress(&self) -> u64 {
         let bound = self.bound_counters.polls.get();
         self.counters.polls.get() + self.others.get() + bound

@@ -88,8 +88,8 @@ impl<'a> LocalContext<'a> {
         unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
-    /// Runs one task, which is queued here, comes from the injection queue, or is stolen. Returns
-    /// false if it finds no task.
+    /// Runs one task. The task is queued in this local scheduler, comes from the injection queue,
+    /// or is stolen. Returns false if it finds no task.
     ///
     /// If `cancel` is true, it drops the task's future instead.
     #[inline(always)]
@@ -162,7 +162,7 @@ impl<'a> LocalContext<'a> {
         };
         let first = if outside { from_outside() } else { None };
         let next = first.or_else(|| self.next());
-        // We end the search here, because the task below is user code.
+        // We end the search now, because the task that runs next is user code.
         self.end_search();
         let Some((task, claim)) = next else {
             return false;
@@ -171,7 +171,7 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Runs a task that was just claimed here and is not bound.
+    /// Runs a task that this thread has just claimed and that is not bound to a worker.
     #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
@@ -217,8 +217,8 @@ impl<'a> LocalContext<'a> {
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
-            // The hints that were copied here wait behind the stolen task, whose poll may be long.
-            // The watchdog must be able to find them.
+            // The hints that were copied to this run queue wait behind the stolen task, whose poll
+            // may be long. If it is, a watchdog must find them.
             self.ensure_watchdog();
         }
         if let Some(search) = search {
@@ -320,7 +320,8 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves all tasks that are queued here to the injection queue, so that others can take them.
+    /// Moves all tasks that are queued in this local scheduler to the injection queue, so that
+    /// other threads can take them.
     pub(super) fn clear(self) {
         self.spill();
         // SAFETY: this thread holds the local scheduler.

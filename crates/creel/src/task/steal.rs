@@ -91,7 +91,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Replaces the values with the current ones, in the same memory.
+    /// Replaces the numbers with the current ones, and reuses the memory.
     pub(super) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();
@@ -103,7 +103,7 @@ impl Progress {
     }
 
     /// Marks the local schedulers without progress since `before`, so that a search takes from
-    /// them. Returns whether there was one with a task to take.
+    /// them. Returns whether one of these local schedulers has a task to take.
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
         for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {

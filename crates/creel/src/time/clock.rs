@@ -83,9 +83,9 @@ impl Epoch {
 #[cfg(all(target_os = "linux", not(any(creel_shuttle, creel_sim))))]
 #[inline]
 pub(super) fn system_nanos() -> u64 {
-    // We call the C library here. The `rustix` crate would find the fast call of the kernel in the
-    // auxiliary vector. However, valgrind hides that vector, so a program that reads the clock in
-    // this way crashes under valgrind.
+    // We call the C library instead of the `rustix` crate, which would find the fast call of the
+    // kernel in the auxiliary vector. However, valgrind hides that vector, so a program that reads
+    // the clock in this way crashes under valgrind.
     let mut time = MaybeUninit::uninit();
     // SAFETY: the place is writable and has the type that the call writes.
     let read = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };

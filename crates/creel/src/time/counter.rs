@@ -268,8 +268,8 @@ mod tests {
     #[test]
     fn the_counter_is_used_once_two_spans_agree() {
         let mut machine = Machine::new();
-        // The counter has the value that it would have if it had started together with the clock.
-        // The quotient of the two values is therefore the right rate, too.
+        // The simulated counter has the value that it would have if it had started together with
+        // the clock. Therefore the clock divided by the counter is the right rate, too.
         machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
@@ -283,8 +283,8 @@ mod tests {
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
         for step in 0..100_000_u64 {
-            // The clock is slewed on and off. Within each phase there are close readings over
-            // several anchors, and then distant ones.
+            // The clock is slewed in one phase and not in the next. In each phase, readings first
+            // follow each other closely, over several anchors, and then at long intervals.
             let since = step % 20_000;
             if since == 0 {
                 machine.rate = if machine.rate == 0.4 { 0.4002 } else { 0.4 };

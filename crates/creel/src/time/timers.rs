@@ -46,8 +46,8 @@ pub(crate) struct Timers {
     /// claimed [`State::served`] writes them, and they are read under the lock. The ring is created
     /// with the first pending timer.
     pending: OnceLock<PendingTimers<Arm>>,
-    /// The number of calls of `fire`. Only one thread at a time counts. Relaxed is enough, because
-    /// a reader only wants to know whether there was a new call.
+    /// The number of calls of `fire`. Only one thread at a time changes it. Relaxed is enough,
+    /// because a reader only wants to know whether there was a new call.
     reactions: AtomicU64,
     /// The time of the worker's turn in nanoseconds. A future compares its deadline with this time,
     /// so that it does not need to read the clock. `fire` sets it. A worker that rescues timers
@@ -220,8 +220,8 @@ impl Timers {
     }
 
     /// Returns the exact time at which the first timer is due. It costs at most one pass over all
-    /// entries. It can be earlier than [`sleep_until`](Self::sleep_until) only if a timer was armed
-    /// in between.
+    /// entries. It can be earlier than the result of [`sleep_until`](Self::sleep_until) only if a
+    /// timer was armed after that call.
     pub(crate) fn first(&self) -> Option<u64> {
         self.with_state(|state| state.wheel.first())
             .map(wheel::tick_nanos)
@@ -255,7 +255,7 @@ impl Timers {
         }
         let now = self.clock.exact_nanos();
         // A task that we wake may be polled on the thread of this worker, which compares deadlines
-        // with `turn`. The task must find there that its time has come.
+        // with `turn`. Therefore `turn` must show that the task's time has come.
         self.turn.fetch_max(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
         let more = self.with_state(|state| state.wheel.fire(tick, due.list(), BATCH));
@@ -600,8 +600,8 @@ impl Entry {
         self.armed = armed;
     }
 
-    /// Arms the entry under the lock. We need this if the entry is armed here for the first time,
-    /// or if this thread does not have the right to write pending timers.
+    /// Arms the entry under the lock of the wheel. We need this if the entry is armed on this wheel
+    /// for the first time, or if this thread does not have the right to write pending timers.
     #[cold]
     fn arm_at_once(&mut self, timers: &Timers, tick: u64, waker: StoredWaker) {
         if !self.is_of(timers) {
@@ -613,7 +613,8 @@ impl Entry {
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
         });
-        // This also invalidates a pending timer that the worker may have added for this entry.
+        // Disarming the entry also invalidates a pending timer that the worker may have added for
+        // it.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
         let needs_wake = state.needs_wake(Some(tick));

@@ -56,7 +56,7 @@ where
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        // We check the budget here, because we poll the limit without one.
+        // We check the task's budget before we poll, because the limit is polled without a budget.
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
@@ -87,7 +87,7 @@ where
 #[track_caller]
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
     // We poll the limit even if the future has just used up the budget. Otherwise a future that
-    // does so in each poll would never reach its limit.
+    // uses up the budget in each poll would never reach its limit.
     let suspended = budget::suspend();
     let is_ready = Pin::new(limit).poll(cx).is_ready();
     drop(suspended);

@@ -228,8 +228,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Returns the exact tick of the first entry. Scans all entries if the first one may be in the
-    /// far level.
+    /// Returns the exact tick of the first entry. Scans all entries if the first entry may be in
+    /// the far level.
     pub(super) fn first(&self) -> Option<u64> {
         match (self.next_near(), self.next_block()) {
             (Some(near), block) if block.is_none_or(|block| near < block) => Some(near),

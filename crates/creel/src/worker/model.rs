@@ -49,8 +49,8 @@ impl Pieces {
             Hooks::default(),
             Arc::new(NoPoller),
         );
-        // We create the workers here, because loom does not see that a thread that finds one
-        // created comes after the thread that created it.
+        // We create the workers before the threads start, because loom does not see that a thread
+        // that finds a worker created comes after the thread that created it.
         for slot in 0..workers {
             slots.at(slot).thread.mark_running();
             assert!(slots.life.enter());

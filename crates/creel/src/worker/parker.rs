@@ -33,7 +33,8 @@ const WAITING: u32 = 5;
 
 /// A place other than the state word in which a worker may sleep, for example epoll.
 pub(crate) trait Poller: Send + Sync {
-    /// Ends the sleep of the worker that sleeps there. If there is none, it ends the next sleep.
+    /// Ends the sleep of the worker that sleeps in the poller. If no worker does, this ends the
+    /// next sleep in the poller.
     fn interrupt(&self);
 }
 
@@ -113,8 +114,8 @@ impl Parker {
         PrevState::of(self.state.load(Ordering::SeqCst)) == PrevState::Asleep
     }
 
-    /// Begins a turn. Work that a waker brings from here on is either seen in this turn, or keeps
-    /// the worker from sleeping after it.
+    /// Begins a turn. If a waker brings work after this call, the worker either sees the work in
+    /// this turn, or does not sleep after it.
     pub(crate) fn begin_turn(&self) {
         if self.notified() {
             self.state.swap(RUNNING, Ordering::AcqRel);

@@ -17,7 +17,7 @@ use std::task::Waker;
 use std::time::Duration;
 use std::vec::Drain;
 
-/// The tasks of a pool and their scheduler. `task/` implements it, and the documentation is there.
+/// The tasks of a pool and their scheduler. `task/` implements and documents these methods.
 pub(crate) trait TaskPart: Sized {
     /// The timers of a worker.
     type Timers;
@@ -49,7 +49,7 @@ pub(crate) trait TaskPart: Sized {
     fn end(&self);
 }
 
-/// The timers of one worker. `time/` implements it, and the documentation is there.
+/// The timers of one worker. `time/` implements and documents these methods.
 pub(crate) trait TimerPart: Sized {
     /// The clock of the timers.
     type Clock: Clone + Default;
@@ -77,7 +77,7 @@ pub(crate) struct Fired {
     pub(crate) more: bool,
 }
 
-/// The sockets of a pool. `net/` implements it, and the documentation is there.
+/// The sockets of a pool. `net/` implements and documents these methods.
 pub(crate) trait SocketPart: Poller + Default {
     /// A guard. Until it is dropped, sockets that wait on this thread register with this driver.
     type Entered;

@@ -38,8 +38,8 @@ pub(crate) trait Work: Any + Send + Sync {
     /// reads the idle list, a worker that has marked itself idle sees that work here.
     fn is_ready(&self) -> bool;
 
-    /// Runs a job of the program's own queues on the thread of this worker, which is waiting for a
-    /// fork. Returns whether there was one.
+    /// Runs a job of the program's own queues on the thread of this worker, which is waiting for
+    /// the second closure of a join. Returns whether these queues had a job.
     fn run_late(&self, slot: &WorkerSlot) -> bool;
 
     /// Returns whether something that only this worker's thread checks may become ready while the
@@ -173,8 +173,8 @@ impl WorkerSlots {
     /// Wakes the workers below `before`, which is the number of workers before a resize, and
     /// notifies an idle worker if any work waits for one.
     pub(crate) fn wake_all(&self, before: usize) {
-        // We wake all workers and not only the removed ones, because the others may have to move to
-        // other cores.
+        // We wake all workers and not only the removed ones, because the remaining workers may have
+        // to move to other cores.
         (0..before).for_each(|index| {
             self.at(index).notify();
         });
@@ -371,8 +371,8 @@ impl WorkerSlots {
                 When::Later => slot.parker.notify_later(),
             };
             if was != PrevState::Asleep {
-                // The worker was awake. It may spin, or it may be in a loop and arrive much later,
-                // so we ensure that there is a watchdog.
+                // The notified worker was awake. It may spin, or it may be in a loop and check for
+                // work much later, so we ensure that there is a watchdog.
                 self.ensure_watchdog();
             }
             return Ok(());
@@ -384,8 +384,8 @@ impl WorkerSlots {
             self.idle.end_search(search);
         }
         match self.running_idle(first) {
-            // This worker checks all sources of work before it sleeps again, so it does what the
-            // notified worker would have done.
+            // No thread could be started for the notified worker, so we wake a worker that has one.
+            // It checks all sources of work before it sleeps again.
             Some(other) => {
                 self.at(other).notify();
                 Ok(())
@@ -488,7 +488,8 @@ impl WorkerSlots {
     /// caller.
     #[must_use]
     pub(crate) fn leave_idle(&self, slot: &WorkerSlot) -> Option<Search> {
-        // Only this worker's own thread changes the flag, so it is up to date here.
+        // Only this worker's own thread changes the flag, and this is that thread, so the flag is
+        // up to date.
         if !slot.is_idle() {
             return None;
         }
@@ -518,7 +519,7 @@ impl WorkerSlots {
         if let Some(search) = search {
             self.idle.end_search(search);
         }
-        // This worker may be the only one that was woken for the work that it was about to take. It
+        // Perhaps no other worker was woken for the work that this worker was about to take. It
         // takes part in the loop first, so we notify another worker.
         self.notify_if_work();
         work.take_share(slot);

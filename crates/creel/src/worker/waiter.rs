@@ -106,8 +106,8 @@ impl Waiter {
                         sleep(word, every, &done);
                     }
                 }
-                // We set the word again, because a wake-up that was used up here may have been
-                // meant for a wait around this one.
+                // We set the word again, because this wait may have used up a wake-up that was
+                // meant for a wait around it on the same thread.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
             Self::Worker(slots, index) => {
@@ -127,8 +127,8 @@ impl Waiter {
                         slot.parker.sleep_inside(every);
                     }
                 }
-                // We notify the worker again, because a wake-up that was used up here may have been
-                // meant for its other work.
+                // We notify the worker again, because this wait may have used up a wake-up that was
+                // meant for the worker's other work.
                 slot.notify();
             }
         }

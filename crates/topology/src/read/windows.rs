@@ -23,7 +23,7 @@ const GROUP: u32 = 4;
 const DIE: u32 = 5;
 const NUMA_NODE_OF_GROUPS: u32 = 6;
 
-// The flags of a job's CPU rate.
+// The flags of the CPU rate of a job object.
 const ENABLED: u32 = 1;
 const WEIGHT: u32 = 2;
 const HARD_CAP: u32 = 4;
@@ -66,8 +66,8 @@ pub(crate) fn machine(mut bytes: &[u8], word: usize) -> Parts {
             NUMA_NODE | NUMA_NODE_OF_GROUPS => {
                 let pus = record.masks(30, 32);
                 let os_index = u32_at(record.bytes, 8).unwrap_or(0) as usize;
-                // Windows may report a node twice, once with each of these two relations. We keep
-                // the last record.
+                // Windows may report a NUMA node twice, once with each of these two relations
+                // (`RelationNumaNode` and `RelationNumaNodeEx`). We keep the last record.
                 parts.nodes.retain(|node| node.os_index != os_index);
                 parts.nodes.push(NumaNode {
                     os_index,

@@ -168,8 +168,8 @@ fn change(dice: &mut Dice, root: &Path, path: &Path) -> (Box<dyn FnOnce()>, Stri
     (Box::new(restore), format!("{name}: {what}"))
 }
 
-/// A shell in a mount namespace whose `/sys` and `/proc` are those of a tree. It runs a command
-/// for each line that it gets, so that the mounts are made only once.
+/// A shell in a mount namespace in which `/sys` and `/proc` show the files of a tree. It runs a
+/// command for each line that it gets, so that the mounts are made only once.
 struct Namespace {
     shell: Child,
     answers: BufReader<ChildStdout>,

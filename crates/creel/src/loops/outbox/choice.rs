@@ -23,7 +23,8 @@ const EVERY_MAX: u32 = 512;
 /// While one thread needs less than this time for a step, in ns, we do not try several threads.
 const WORTH_NS: u64 = 10_000;
 /// If a step on one thread could take longer than this time, in ns, we do not try one thread. We
-/// estimate its duration as that of a shared step times the number of threads.
+/// estimate the duration of such a step as the duration of a step on several threads times the
+/// number of threads.
 const TRY_NS: u64 = 5_000_000;
 
 /// The threads that run a step.
@@ -87,8 +88,8 @@ impl Choice {
         }
     }
 
-    /// Learns the duration of a step that was run in this way. If it was shared, `threads` is the
-    /// number of threads.
+    /// Learns the duration of a step that was run in this way. If several threads ran it, `threads`
+    /// is their number.
     pub(super) fn learn(&mut self, way: Way, ns: u64, threads: usize) {
         if way != self.best {
             self.learn_trial(ns);

@@ -72,13 +72,15 @@ impl Call {
         Self(fields | (epoch & EPOCH_MASK) << 26)
     }
 
-    /// Returns the same call with the flag that makes its participants wake others.
+    /// Returns the same call with the flag `WAKE`, which makes the loop's workers wake other
+    /// workers.
     pub(crate) fn waking(self) -> Self {
         Self(self.0 | Self::WAKE)
     }
 
-    /// Returns the same call with the flag that keeps excluded workers out. Without it, the units
-    /// of the loop may wait for each other, so each worker has to take its share.
+    /// Returns the same call with the flag `OPTIONAL`, which keeps excluded workers out of the
+    /// loop. In a loop without this flag, the units may wait for each other, so each worker has to
+    /// take its share.
     pub(crate) fn optional(self) -> Self {
         Self(self.0 | Self::OPTIONAL)
     }

@@ -442,7 +442,8 @@ mod tests {
                 missed * LOOP_NS <= WAKE_NS && wakes == 1,
                 "{closures}: {missed}"
             );
-            // This also holds if the workers fall asleep now and then.
+            // Now the workers fall asleep again after 100 loops. Each time, they miss only loops
+            // that together take about as long as a wake-up costs.
             let (missed, loops, wakes) = calls(closures, 300, SECOND, 100);
             assert!(
                 missed <= wakes * WAKE_NS.div_ceil(LOOP_NS),

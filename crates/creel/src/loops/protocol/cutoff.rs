@@ -164,7 +164,8 @@ impl Cutoff {
             self.set_credit(CREDIT);
             return true;
         }
-        // There were too many joins below the fork at the edge, so the edge is too high here.
+        // More than `CREDIT` joins happened below the current fork at the edge. Therefore the edge
+        // is too high in this part of the recursion.
         set(&self.at, depth + DOWN);
         false
     }
@@ -212,7 +213,7 @@ impl Cutoff {
         }
     }
 
-    /// Counts a short fork. Returns true once there are `enough`.
+    /// Counts a short fork. Returns true once there have been `enough` short forks.
     fn is_tiny(&self, enough: usize) -> bool {
         let tiny = get(&self.tiny) + 1;
         set(&self.tiny, tiny % enough);

@@ -238,7 +238,7 @@ impl LoopMailbox {
     }
 
     /// Measures a wake-up. Only the first two workers that the caller has woken call this. If all
-    /// of them did, they would wait for each other's writes to the same cache line.
+    /// woken workers called it, they would wait for each other's writes to the same cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
@@ -370,8 +370,8 @@ impl<'a> Part<'a> {
         let near = self.slot.near();
         let listed = near.len();
         let near = (0..listed).map(move |at| near[at]);
-        // These are the workers that are not in `near`. If `near` is empty, they are all other
-        // workers. If the pool has just grown, they are the new workers.
+        // The workers that are missing in `near` follow. These are all other workers if `near` is
+        // empty, and the new workers if the pool has just grown.
         let rest = by_index(slots, who).filter(move |other| *other > listed || listed == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }
@@ -452,8 +452,8 @@ impl Protocol {
             return false;
         }
         if call.wakes() {
-            // We do this even if the worker stays out of the loop, because no other worker wakes
-            // these children.
+            // The worker wakes its children in the wake tree even if it stays out of the loop,
+            // because no other worker wakes them.
             wake_children(&self.slots, call, who);
         }
         // While the worker is idle, no other thread takes its place, so it does not need a swap.

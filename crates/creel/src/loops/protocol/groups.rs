@@ -34,7 +34,8 @@ const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
 /// wait for about ten lines at the same time.
 const AHEAD: usize = 8;
 
-/// Returns the same items, and calls `fetch` for each of them up to [`AHEAD`] items earlier.
+/// Returns the items of an iterator unchanged, and calls `fetch` for each item up to [`AHEAD`]
+/// items before it returns the item.
 fn ahead<T>(mut items: impl Iterator<Item = T>, fetch: impl Fn(&T)) -> impl Iterator<Item = T> {
     let mut ring = [const { None }; AHEAD];
     let (mut filled, mut taken) = (0, 0);

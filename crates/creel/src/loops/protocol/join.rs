@@ -1,5 +1,5 @@
-//! The caller's side of a loop: it works on its own share, then on the rest of the other shares,
-//! and then waits.
+//! What the caller of a loop does: it works on its own share, then on what is left of the other
+//! shares, and then waits for the workers.
 
 use super::{call::Grain, dispatch::Part};
 use crate::{
@@ -117,7 +117,7 @@ impl Join<'_> {
             } else if let Some(blocks) = share.claim_back(epoch, grain) {
                 self.part.run(other, blocks);
             } else {
-                // The owner is in the loop and takes the small rest.
+                // The share's worker is in the loop and takes the few blocks that are left.
                 self.wait_until_left(other);
             }
         }

@@ -31,8 +31,8 @@ pub(in crate::loops) struct LoopCache {
     pub(in crate::loops) made_way_ns: u64,
 }
 
-/// The number of loops after which all shares are reset. This happens long before an old epoch
-/// could be mistaken for that of a later loop.
+/// The number of loops after which all shares are reset. The reset happens long before an old epoch
+/// could be mistaken for the epoch of a later loop.
 const TOUCH_EVERY: u64 = 1 << 30;
 
 impl LoopCache {

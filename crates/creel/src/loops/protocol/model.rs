@@ -51,8 +51,8 @@ fn protocol(slots: usize) -> Arc<Protocol> {
         Arc::new(NoPoller),
     );
     let loops = Protocol::new(slots_of);
-    // We create the workers here, because loom does not see that a thread that finds one created
-    // comes after the thread that created it.
+    // We create the workers before the threads start, because loom does not see that a thread that
+    // finds a worker created comes after the thread that created it.
     for slot in 0..slots {
         loops.slots.at(slot);
         loops.shares.at(slot).close(0);
@@ -183,9 +183,9 @@ enum Owner {
     Turns,
 }
 
-/// A share is run before its caller begins its own part. Either the share's worker runs it, or an
-/// idle worker does, whose part the caller's thread plays. Loom checks the data that belongs to an
-/// index.
+/// Checks that the share of a busy worker is run before the loop's caller begins its own share.
+/// Either that worker runs it, or an idle worker, whose part the caller's thread plays. Loom checks
+/// the data that belongs to the index of a worker.
 fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
     const UNITS: usize = 3;
     check(3, move || {
@@ -321,7 +321,7 @@ impl Shared {
 
     /// # Safety
     ///
-    /// The shared job must be that of a live `Shared`.
+    /// The shared job must be the first field of a live `Shared`.
     unsafe fn run(shared_job: NonNull<SharedJob>, _: &dyn Fn() -> bool) -> bool {
         // SAFETY: the caller guarantees that the shared job is the first field of a `Shared`.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };

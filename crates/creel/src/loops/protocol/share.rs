@@ -292,7 +292,8 @@ impl Share {
         let before = done.fetch_or(AWAITED, Ordering::AcqRel);
         let left = before >> 1 == epoch;
         if left {
-            // We must reset the bit here, because no other thread would.
+            // The worker has already left, so this thread must reset the bit, because no other
+            // thread would.
             done.store(epoch << 1, Ordering::Relaxed);
         }
         !left

@@ -33,7 +33,7 @@ pub(crate) struct SharedJobs {
     /// write. Otherwise, the worker could sleep although there are pieces left.
     left: AtomicUsize,
     /// The number of lanes of all shared jobs. A lane is a queue that its thread fills without
-    /// counting the pieces. It is `SeqCst` for the same reason.
+    /// counting the pieces. It is `SeqCst` for the same reason as `left`.
     lanes: AtomicUsize,
 }
 
@@ -186,7 +186,7 @@ impl SharedJobs {
         self.lanes.load(Ordering::SeqCst) > 0
     }
 
-    /// Returns whether there seem to be pieces.
+    /// Returns whether the shared job seems to have pieces left.
     pub(crate) fn seems_left(&self) -> bool {
         self.left() > 0 || self.has_lanes() && self.any_worth_entering()
     }
@@ -196,7 +196,8 @@ impl SharedJobs {
     pub(crate) fn any_left(&self) -> bool {
         let lanes = self.has_lanes();
         // The owner of a lane adds a piece and then looks for an idle worker, with the light
-        // barrier in between. This worker does it in the opposite order.
+        // barrier in between. This worker has announced that it is idle and now looks for pieces,
+        // with the heavy barrier in between.
         if lanes && !barrier::heavy() {
             return true;
         }
@@ -410,7 +411,7 @@ impl<'a> Open<'a> {
         // notifies another worker (`pool/worker_loop.rs`).
     }
 
-    /// Takes pieces and runs them on the owner's thread. Returns false if there was none.
+    /// Takes pieces and runs them on the owner's thread. Returns false if no piece was left.
     pub(in crate::loops) fn run_some(&self) -> bool {
         let SharedJob { run, ancestor, .. } = self.shared_job();
         // SAFETY: `run` belongs to this shared job.

@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// While there is a watchdog, a thread that has notified a worker notifies the next one only after
-/// at least this time. The time doubles, up to the second value, while no thread steals from it.
+/// at least this time. The time doubles, up to the second constant, while no other thread steals
+/// from this thread.
 const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
 const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 

@@ -41,7 +41,7 @@ impl ScopeJob {
         }
     }
 
-    /// Runs the closure, and keeps its panic if it is the first one.
+    /// Runs the closure. If it panics, keeps the panic, unless an earlier job has panicked.
     #[inline(always)]
     pub(super) fn run(self, panic: &FirstPanic) {
         // SAFETY: the function and the words were made for each other, and this is the only call,

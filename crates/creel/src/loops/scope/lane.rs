@@ -275,7 +275,7 @@ impl<T> Lane<T> {
     }
 }
 
-/// Returns the place of an index, for which there is a segment.
+/// Returns the place of the job with this index. The table must have a segment for it.
 #[inline(always)]
 fn place<T>(table: &[Segment<T>], index: usize) -> &UnsafeCell<MaybeUninit<T>> {
     &table[(index / SEGMENT) & (table.len() - 1)][index % SEGMENT]

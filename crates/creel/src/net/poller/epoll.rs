@@ -138,7 +138,7 @@ impl Poller {
             }
         }
         // The system counts milliseconds in 32 bits. A worker with a longer timeout therefore wakes
-        // up once in between.
+        // up once before the timeout.
         let timeout = timeout.min(LONGEST);
         let mut left = timeout;
         if timeout >= LONG {

@@ -82,7 +82,8 @@ pub(crate) fn mask(tree: &Tree) -> Option<CpuSet> {
         .filter(|mask: &CpuSet| !mask.is_empty())
 }
 
-/// Returns the folder of the group, that of its parent, and so on up to the mount point.
+/// Returns the folder of the process's group, the folder of its parent, and so on up to the mount
+/// point.
 fn upwards(point: &str, within: String) -> impl Iterator<Item = String> {
     let point = point.trim_end_matches('/').to_string();
     let deepest = if within.is_empty() {

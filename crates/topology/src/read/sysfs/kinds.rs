@@ -19,8 +19,8 @@
 use crate::read::tree::{CPU, Tree};
 use crate::types::{Cache, CacheKind, CpuSet, Kind, KindSource};
 
-/// The names of the hybrid PMUs (performance monitoring units), from that of the slowest cores to
-/// that of the fastest. Each PMU lists the PUs that it counts.
+/// The names of the hybrid PMUs (performance monitoring units), from the PMU of the slowest cores
+/// to the PMU of the fastest cores. Each PMU lists the PUs that it counts.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 
 /// The sources with a value for each PU, from the most to the least trusted.

@@ -55,8 +55,8 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Vec<NumaNode> {
     nodes
 }
 
-/// Returns the node's own PUs, or those of its initiators, or those of the nearest nodes that have
-/// PUs.
+/// Returns the node's own PUs. If it has none, returns the PUs of its initiators, or otherwise the
+/// PUs of the nearest nodes that have PUs.
 fn nearest_pus(tree: &Tree, node: &NumaNode, nodes: &[NumaNode], numbers: &[usize]) -> CpuSet {
     if node.has_pus {
         return node.pus.clone();

@@ -195,8 +195,8 @@ pub(crate) const LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
 /// Calls `f` with a thread-local, and returns the result. Returns `None` if the thread is ending
 /// and has already dropped the thread-local.
 ///
-/// Such calls happen, for example, if a program keeps a pool, a sender or a waker in a thread-local
-/// of its own, which is dropped while the thread ends. A panic there would abort the process.
+/// For example, a program may keep a pool, a sender or a waker in a thread-local of its own. It is
+/// dropped while the thread ends, and a panic in this drop would abort the process.
 #[inline(always)]
 pub(crate) fn local<T: 'static, R>(
     key: &'static thread::LocalKey<T>,

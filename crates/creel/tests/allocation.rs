@@ -60,9 +60,9 @@ fn a_loop_whose_call_site_has_run_before_allocates_nothing() {
             }
         };
         (0..40).for_each(|_| frame());
-        // We do not count allocations that happen only once. Examples are threads that start late,
-        // the state that a worker searches with, and the shared job that a caller publishes while a
-        // worker is busy in user code.
+        // We do not count allocations that happen only once. Examples are the start of a thread
+        // that starts late, and the memory that a worker uses for a search. Another example is the
+        // shared job that a caller publishes while a worker is busy in user code.
         let meeting = Arc::new(Barrier::new(pool.workers() + 1));
         for task in (0..pool.workers()).map(|_| Arc::clone(&meeting)) {
             pool.spawn_fn(move || task.wait()).detach();

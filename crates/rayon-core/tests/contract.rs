@@ -204,9 +204,9 @@ fn join_runs_the_second_closure_even_if_the_first_panics() {
     }
 }
 
-/// The thread that created the pool waits for a side of a join that another thread has stolen, and
-/// that side waits for a broadcast to this thread. Before each round, the other thread has had time
-/// to fall asleep.
+/// The thread that created the pool waits for the second closure of a join, which another thread
+/// has stolen. That closure waits for a broadcast to the waiting thread. Before each round, the
+/// other thread has had time to fall asleep.
 #[test]
 fn a_stolen_closure_may_broadcast_to_the_thread_that_waits_for_it() {
     let (done, wait) = channel();

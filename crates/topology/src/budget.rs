@@ -163,7 +163,7 @@ pub struct Budget {
 
 impl Budget {
     /// Returns the budget of a machine. It is the number of cores that the cpusets and the affinity
-    /// mask allow, reduced further if a CPU quota or a limit on the number of tasks is lower.
+    /// mask allow. A lower CPU quota, or a lower limit on the number of tasks, reduces it further.
     /// Quotas are rounded down.
     ///
     /// ```

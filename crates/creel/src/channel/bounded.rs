@@ -121,8 +121,8 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         (1..=1 << 30).contains(&capacity),
         "a channel's capacity is 1 to 2^30, not {capacity}"
     );
-    // A lap is a power of two that is greater than the capacity, so that the stamps for "written"
-    // and "free in the next lap" differ even with one place.
+    // The length of a lap is a power of two that is greater than the capacity. Therefore the stamps
+    // for "written" and "free in the next lap" differ even if the channel has only one place.
     let lap = (capacity as u64 + 1).next_power_of_two() * STEP;
     let place = |index| Place {
         stamp: AtomicU64::new(index as u64 * STEP),

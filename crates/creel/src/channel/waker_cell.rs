@@ -57,9 +57,9 @@ impl WakerWords {
     ///
     /// # Safety
     ///
-    /// The caller has just made the exchange that cleared the waiting bit, and the exchange
-    /// compared with the value of the state word that was read before the copy. No other thread has
-    /// turned the words into a waker.
+    /// The caller has just made the exchange that cleared the waiting bit. The exchange compared
+    /// with the value of the state word that was read before the copy. No other thread has turned
+    /// the words into a waker.
     #[inline]
     pub(super) unsafe fn into_waker(self) -> StoredWaker {
         // SAFETY: `register` took the words from a waker, whose vtable is `'static`.

@@ -334,8 +334,8 @@ impl Pool {
         self.map_reduce(items, f, Ord::max)
     }
 
-    /// Computes `leaf(hand, range)` for each leaf and combines the values. Returns `None` if there
-    /// are no items.
+    /// Computes `leaf(hand, range)` for each leaf and combines the values. `hand` is the state with
+    /// which a thread visits the items of `range`. Returns `None` if there are no items.
     #[track_caller]
     fn leaves<I: ParItems, A: Send>(
         &self,

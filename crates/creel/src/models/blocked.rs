@@ -412,8 +412,8 @@ fn a_pool_ends_while_its_tasks_block_on_each_other() {
     });
 }
 
-/// Idle tasks lie in the heap of a `block_on` driver's local scheduler, while the pool may have no
-/// thread yet. A spawn runs at the same time as the drop.
+/// A spawn runs at the same time as the drop of the pool. Idle tasks are in the heap of a
+/// `block_on` driver's local scheduler, and the pool may have no thread yet.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {

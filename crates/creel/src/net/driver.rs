@@ -157,10 +157,10 @@ impl Driver {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
-    /// Polls once without waiting. `again` says that this poll continues a row. This is so if the
-    /// last poll returned as many events as fit, or if an operation relies on this poll to find out
-    /// whether its socket has more to read. Returns `None` if another worker is polling, if no
-    /// socket is registered, or if the driver has no poller.
+    /// Polls once without waiting. `again` says that this poll continues a row. It continues a row
+    /// if the last poll returned as many events as fit. It also does if an operation relies on this
+    /// poll to find out whether its socket has more to read. Returns `None` if another worker is
+    /// polling, if no socket is registered, or if the driver has no poller.
     pub(super) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;

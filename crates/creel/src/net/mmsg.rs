@@ -471,8 +471,8 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
 
 /// Returns the address of the sender, if it is an IPv4 or IPv6 address.
 ///
-/// The name of the header must be a `sockaddr_in6` of the caller, of which the kernel has written
-/// as many bytes as the name length says, up to its size.
+/// The name of the header must be a `sockaddr_in6` of the caller. The kernel has written as many of
+/// its bytes as the name length says.
 fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     let name = header.msg_name;
     if (header.msg_namelen as usize) < size_of::<libc::sockaddr_in>() {

@@ -37,7 +37,8 @@ pub(super) struct Readiness {
 struct Waiters {
     /// The *round*: the number of events that have woken all waiters so far.
     round: u64,
-    /// The waker of the last operation without a ticket.
+    /// The waker of the last operation that waits without a [`Ticket`], because its future is
+    /// written by hand.
     nameless: Option<StoredWaker>,
     first: Option<StoredWaker>,
     /// All waiters except `first`. A waiter keeps its place in this vector while it waits. The free

@@ -152,8 +152,8 @@ impl Available {
         };
         let (workers, pus) = match &world {
             Some(world) => {
-                // We round a quota up. For example, with a quota of 1.5 CPUs, two threads are
-                // throttled for a quarter of the time, but still do 1.5 times as much work as one
+                // We round a quota up. For example, with a quota of 1.5 CPUs, the system stops two
+                // threads for a quarter of the time. They still do 1.5 times as much work as one
                 // thread.
                 let whole = Budget::rounded(&world.machine, Rounding::Ceil);
                 let limits = whole.limits().iter();
@@ -312,7 +312,8 @@ impl Pinning {
         version
     }
 
-    /// Forgets the calling thread, which was worker `index` and is about to end.
+    /// Removes the calling thread, which was worker `index` and is about to end, from the threads
+    /// that are moved with the layout.
     pub(crate) fn leave(&self, index: usize) {
         if self.world.is_some() {
             let mut floor = lock(&self.floor);

@@ -56,8 +56,8 @@ pub(crate) struct Shared {
     /// The number of sessions that are running.
     pub(crate) sessions: AtomicUsize,
     /// Whether the pool has a gang. The `Release` store at the end of a gang synchronizes with the
-    /// `AcqRel` swap that forms the next one, so that the first gang's end happens before the next
-    /// one begins.
+    /// `AcqRel` swap that forms the next gang. Therefore the end of the first gang happens before
+    /// the next gang begins.
     pub(crate) has_gang: AtomicBool,
     /// The number of threads that can run at the same time on the CPUs that the pool may use.
     pub(crate) pus: usize,
@@ -66,8 +66,8 @@ pub(crate) struct Shared {
     is_sized: AtomicBool,
 }
 
-// A panic of the program's code cannot leave the pool's own data inconsistent, because we either
-// catch it or have no changes under way when we call that code.
+// A panic of the program's code cannot leave the pool's own data inconsistent. We either catch the
+// panic, or have no changes under way when we call the code.
 impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 

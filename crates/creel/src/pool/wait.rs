@@ -83,8 +83,8 @@ impl<'a> Pace<'a> {
         self.leaves_ready = more;
     }
 
-    /// Returns whether the poller is asked because of sockets that were left, and clears this mark.
-    /// Call it when you ask the poller.
+    /// Returns whether the last reaction left sockets that may be ready, and clears this mark. Call
+    /// it when you ask the poller.
     pub(crate) fn asks_again(&mut self) -> bool {
         std::mem::take(&mut self.leaves_ready)
     }

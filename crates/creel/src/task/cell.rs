@@ -447,7 +447,7 @@ impl Task {
         loop {
             match self.state().complete(has_output, spare) {
                 Completed::Rest => return,
-                // SAFETY: the state word returned this action.
+                // SAFETY: the step of the state word has returned this action.
                 Completed::Free => return unsafe { self.free() },
                 Completed::DropOutput => {
                     // SAFETY: the handle is gone, so the output still belongs to the worker.
@@ -459,7 +459,7 @@ impl Task {
                     let waker = unsafe { self.take_joiner() };
                     waker.wake_quietly();
                     let then = self.state().release_run();
-                    // SAFETY: the step returned this action.
+                    // SAFETY: the step of the state word has returned this action.
                     unsafe { self.follow(then) };
                     return;
                 }
@@ -574,7 +574,7 @@ unsafe fn wake(data: *const ()) {
         }
         match task.state().wake_and_drop(true) {
             Then::Enqueue => scheduler.push_back(task),
-            // SAFETY: the step returned this action.
+            // SAFETY: the step of the state word has returned this action.
             then => unsafe { task.follow(then) },
         }
     } else {
@@ -595,7 +595,7 @@ unsafe fn wake_by_ref(data: *const ()) {
         }
     } else {
         let then = task.state().wake(false);
-        // SAFETY: the step returned this action.
+        // SAFETY: the step of the state word has returned this action.
         unsafe { task.follow(then) };
     }
 }
@@ -603,6 +603,6 @@ unsafe fn wake_by_ref(data: *const ()) {
 unsafe fn drop_waker(data: *const ()) {
     let task = task_of(data);
     let then = task.state().drop_reference();
-    // SAFETY: the step returned this action.
+    // SAFETY: the step of the state word has returned this action.
     unsafe { task.follow(then) };
 }

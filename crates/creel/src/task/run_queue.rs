@@ -164,8 +164,8 @@ impl RunQueue {
     /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
     /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// The search begins in the middle, or behind the hints that the last thief reserved, so that
-    /// the owner and the thieves do not compete for the same hints.
+    /// The search begins in the middle of the queue, or behind the hints that the last thief
+    /// reserved. Therefore the owner and the thieves rarely compete for the same hints.
     ///
     /// # Safety
     ///

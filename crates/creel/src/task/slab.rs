@@ -9,8 +9,8 @@
 //!
 //! Blocks are *type-stable*. As long as the heap lives, a block that was once a cell remains a
 //! cell's memory, and its first word remains an initialized state word. The hints of the run queues
-//! rely on this. The price is that memory is kept for later tasks and is not returned to the system
-//! before the pool is dropped, because the heap is freed as a whole.
+//! rely on this. The price is that the heap keeps the memory of ended tasks for later tasks. It
+//! returns memory to the system only as a whole, after the pool was dropped.
 //!
 //! Blocks for channels come from separate chunks, which no hint refers to and no walk visits. A
 //! channel may leave uninitialized bytes in its block. Therefore this module never creates a

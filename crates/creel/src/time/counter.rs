@@ -6,8 +6,8 @@
 //! that exact. Between two readings of the system's clock, which are at most one millisecond apart,
 //! [`nanos`] counts the ticks since the last one (the *anchor*).
 //!
-//! We do this only if the kernel itself uses the counter as its clock source, because the kernel
-//! has then found that it ticks evenly and identically on all processors. Otherwise we read the
+//! We do this only if the kernel itself uses the counter as its clock source. The kernel has then
+//! found that the counter ticks evenly and identically on all processors. Otherwise we read the
 //! system's clock. The same applies where this file is left out: on other systems and processors,
 //! in Miri, and in the model checkers.
 //!

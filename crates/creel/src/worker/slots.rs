@@ -340,9 +340,9 @@ impl WorkerSlots {
             return Ok(());
         }
         if !self.idle.any_listed() {
-            // No worker can be notified. However, an idle worker whose slot is leased may have to
-            // run the tasks of a `block_on` driver that is stuck, so we ensure that there is a
-            // watchdog.
+            // No worker can be notified. However, a `block_on` driver that has leased an idle
+            // worker may be stuck, and that worker then has to run the driver's tasks. Therefore we
+            // ensure that there is a watchdog.
             self.ensure_watchdog();
             return Ok(());
         }

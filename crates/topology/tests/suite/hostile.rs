@@ -8,10 +8,10 @@
 //! - The allowed PUs of the machine are those of the thread's mask, if there is one.
 //! - The budget has at least one worker, and every policy can place workers on the allowed PUs.
 //!
-//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is a command line, the fuzz
-//! shows each tree as the `/sys` and `/proc` of a mount namespace (as root), and checks that the
-//! command succeeds there. If it prints a number of workers, the number must be at least one. For
-//! example: `CREEL_FUZZ_PROGRAM="creel run --explain -- echo started"`.
+//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is a command line, each tree
+//! also becomes the `/sys` and `/proc` of a mount namespace (this needs root). The test checks that
+//! the command succeeds in this namespace. If it prints a number of workers, the number must be at
+//! least one. For example: `CREEL_FUZZ_PROGRAM="creel run --explain -- echo started"`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

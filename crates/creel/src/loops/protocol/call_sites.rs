@@ -34,8 +34,8 @@ const SPREAD_NS: u64 = 300;
 /// Calls that find the workers asleep, and follow each other within this time in ns, count as one
 /// long call.
 const FOLLOWING_NS: u64 = 20_000;
-/// The lower and upper limit of the total time that calls which find the workers asleep must take
-/// before we wake the workers, as a multiple of the cost of a wake-up.
+/// We wake the workers after calls that found them asleep have taken a certain time in total. These
+/// are the smallest and largest values of this time, as multiples of the cost of a wake-up.
 const WAKES_MIN: u64 = 1;
 const WAKES_MAX: u64 = 1024;
 /// The number of timed calls after which we decide whether the shares are even.

@@ -88,8 +88,8 @@ impl Part<'_> {
         if self.is_flat() {
             self.are_done(group.clone())
         } else {
-            // The caller does not report that it is out. If it is the only worker of its group, the
-            // group therefore always counts as out.
+            // The caller of a loop does not report when it has finished its blocks. If it is the
+            // only worker of its group, the group therefore always counts as out.
             let is_caller = group.len() == 1 && group.start == self.call.caller();
             is_caller || self.share(group.start).group_out() == epoch
         }

@@ -45,8 +45,8 @@ struct Claims {
     /// another thread took it, or the worker's own thread did while it was not idle.
     ///
     /// Relaxed is enough. When the worker's own thread is idle, it reads this without a swap. It
-    /// became idle under the lock under which other threads take the place (`places.rs`), so each
-    /// earlier take happens before this read, and an idle worker's place is not taken.
+    /// became idle under the lock under which other threads take the place (`places.rs`). Therefore
+    /// each earlier take happens before this read, and no thread takes the place of an idle worker.
     taken: AtomicU64,
     /// Whether the worker's thread must stay out of sticky loops for a while, because it lost its
     /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if
@@ -59,10 +59,10 @@ struct Claims {
 
 #[derive(Debug)]
 struct Up {
-    /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
-    /// caller sleeps until the worker leaves the loop that it is in. The `AcqRel` swap of `leave`
-    /// synchronizes with the caller's `Acquire` load, so that the caller sees everything that the
-    /// worker wrote in the loop.
+    /// Twice the epoch of the last loop that the worker's thread has finished. If a caller sleeps
+    /// until the worker leaves the loop that it is in, [`AWAITED`] is added. The `AcqRel` swap of
+    /// `leave` synchronizes with the caller's `Acquire` load, so that the caller sees everything
+    /// that the worker wrote in the loop.
     done: AtomicU64,
 }
 

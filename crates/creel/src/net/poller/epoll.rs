@@ -228,7 +228,7 @@ fn flags(interest: Interest, mode: Mode) -> epoll::EventFlags {
 
 impl Events {
     pub(in crate::net) fn with_capacity(capacity: NonZeroUsize) -> Self {
-        // We need room for one more event, which is the notification.
+        // The buffer needs room for one more event, because a notification is an event as well.
         Events {
             list: Vec::with_capacity(capacity.get() + 1),
         }

@@ -7,8 +7,8 @@
 //! the cores of a kind equal values, or has no value for some of them, leaves this kind to the next
 //! source.
 //!
-//! We split values only where there is a large gap between neighbouring values, because single
-//! "favoured" cores that clock a few percent higher are not a kind of their own.
+//! We split values only at a large gap between neighbouring values. Single "favoured" cores that
+//! clock a few percent higher are not a kind of their own.
 //!
 //! We trust the *nominal* performance of CPPC more than the highest, because some firmware gives
 //! equal cores different highest values.
@@ -60,8 +60,8 @@ pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> 
             Some(cut(values(tree, pus, source)?, source))
         });
     }
-    // We use the caches only to split kinds that other sources have found, because on a machine
-    // with one kind of cores the sockets may differ in their caches.
+    // We use the caches only if other sources have found several kinds. On a machine with one kind
+    // of cores, the sockets may differ in their caches.
     if groups.len() > 1 {
         let source = KindSource::SharedCache;
         groups = split_all(groups, source, |pus| by_shared_cache(pus, caches));

@@ -44,7 +44,8 @@ pub(crate) struct Activity {
     unsent: AtomicBool,
     /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicUsize,
-    /// The number of writes that the system accepted, and whether it rejected the last one for now.
+    /// The number of writes that the system accepted, and whether the system rejected the last
+    /// write because its buffer is full.
     writes: AtomicUsize,
     is_stuck: AtomicBool,
     /// Whether the connection is opaque: the next bytes may be something other than a request head.
@@ -78,8 +79,8 @@ impl Activity {
         count(&self.bytes, bytes);
     }
 
-    /// Records that the system accepted a part of a response, or that it does not accept more for
-    /// now.
+    /// Records that the system accepted a part of a response, or that it rejected a write because
+    /// its buffer is full.
     pub(crate) fn record_write(&self, is_taken: bool) {
         self.is_stuck.store(!is_taken, Relaxed);
         if is_taken {

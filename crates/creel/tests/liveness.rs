@@ -81,7 +81,7 @@ struct World {
     alive: Arc<()>,
 }
 
-/// The right to block a number of threads.
+/// A permit, which is the right to block a number of threads. Dropping it returns the permit.
 struct Permit<'a>(&'a World, usize);
 
 impl World {

@@ -213,7 +213,7 @@ fn the_watchdog_of_an_idle_pool_stops() {
             .each_ref()
             .map(|pool| pool.spawn(async move { sleeps().await }));
         // We await the task in `block_on` of the other pool, so that this thread runs no work of
-        // its pool. The last work of a pool is then done by its own workers.
+        // the task's pool. The pool's own workers then do its last work.
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }

@@ -111,7 +111,7 @@ fn a_child_that_reads_nothing_breaks_the_pipe() {
     pool.block_on(async {
         child.wait().await.unwrap();
         // Another test may be starting a child, which has a copy of the pipe for a moment. Writing
-        // succeeds as long as this copy exists, so we repeat it until it fails.
+        // succeeds as long as this copy exists, so we write again until it fails.
         let error = loop {
             if let Err(error) = stdin.write_all(b"text").await {
                 break error;

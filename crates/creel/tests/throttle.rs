@@ -136,7 +136,7 @@ fn a_throttled_worker_reads_all_data_of_a_socket_in_one_quantum() {
     bench.pool.spawn(task).detach();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..20 {
-        // The first burst leaves the worker asleep until the clock moves.
+        // After the first burst, the worker sleeps until the clock moves.
         for burst in [1, 3] {
             for _ in 0..burst {
                 sender.send_to(b"one", to).unwrap();
@@ -166,7 +166,7 @@ fn a_throttled_worker_serves_all_sockets_in_one_quantum() {
     let all: Vec<_> = (0..400).map(listen).collect();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..5 {
-        // The first burst leaves the worker asleep until the clock moves.
+        // After the first burst, the worker sleeps until the clock moves.
         for to in [&all[..1], &all[..]] {
             for to in to {
                 sender.send_to(b"one", to).unwrap();

@@ -133,7 +133,7 @@ fn listed_values(help: &str) -> Vec<&str> {
     }
 }
 
-/// Returns the Markdown files that users read.
+/// Returns the Markdown files that users read, such as the README, the guide and the documents.
 fn markdown(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![
         root.to_owned(),

@@ -207,7 +207,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Log};
     use std::task::Wake;
 
-    /// A waker that appends its number to a log.
+    /// A waker that appends its number to a log when it is woken.
     struct Note(usize, Arc<Log<Vec<usize>>>);
 
     impl Wake for Note {

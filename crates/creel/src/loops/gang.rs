@@ -34,7 +34,7 @@ const SPIN_NS: u64 = 100_000;
 /// If two readings of the clock by a spinning member are this far apart, its thread was preempted
 /// between them.
 const PREEMPTED_NS: u64 = 400_000;
-/// The time for which no member spins after one was preempted.
+/// The time for which no member spins after one member was preempted.
 const QUIET_NS: u64 = 100_000_000;
 /// The epoch that makes the members leave the gang.
 const END: u64 = u64::MAX;

@@ -268,7 +268,7 @@ impl Loop<'_> {
             cache.awake = self.slots;
         }
         let call = Call::new(epoch, self.slots, who, grain);
-        // Only a sticky loop has bounds.
+        // Only for a sticky loop do we remember the bounds of its shares.
         let call = job.bounds.map_or(call, |_| call.optional());
         let call = mailbox.publish(slots, &job, call, cold);
         let slot = slots.at(who);
@@ -326,8 +326,8 @@ impl Loop<'_> {
     }
 
     /// Ensures that no worker other than worker 0 is pinned to the CPU that the caller runs on. We
-    /// only do this if the caller seems to stay there. It is not worth it for two callers that take
-    /// turns, or for a caller that the OS keeps moving.
+    /// only do this if the caller seems to stay on that CPU. A move is not worth its cost for two
+    /// callers that take turns, or for a caller that the OS keeps moving.
     fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();

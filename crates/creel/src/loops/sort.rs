@@ -248,7 +248,7 @@ impl<T> Drop for Home<'_, T> {
     }
 }
 
-/// One piece of a merge.
+/// One piece of a merge of two sorted runs, which one thread merges.
 struct Piece {
     left: Range<usize>,
     right: Range<usize>,

@@ -269,8 +269,8 @@ impl Driver {
         // to read now.
         match registration.poller.modify(socket, interest, edges) {
             Ok(()) => registration.mode = edges,
-            // The switch failed, so we set the flag again. The next report then tries to switch
-            // again.
+            // The switch to edges failed, so we set the flag `level` again. The next report of the
+            // socket then tries to switch again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }
     }

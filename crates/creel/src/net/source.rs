@@ -39,15 +39,15 @@ pub(super) struct Source<S: ?Sized> {
     /// Whether the poller has reported the end of the stream, or an event that may include it.
     /// Relaxed is enough, because it is set before the flag that a read checks first.
     ended: AtomicBool,
-    /// The driver with which the socket is registered. When a driver ends, it takes this place
-    /// away, and the next operation that has to wait finds a new one. The lock is held while the
-    /// place, the mode or the directions change. Locks of a driver are taken while this lock is
-    /// held, and never in the opposite order.
+    /// The place of the socket in the driver with which it is registered. When a driver ends, it
+    /// takes this place away, and the next operation that has to wait registers the socket with
+    /// another driver. The lock is held while the place, the mode or the directions change. Locks
+    /// of a driver are taken while this lock is held, and never in the opposite order.
     pub(super) place: Mutex<Option<Place>>,
     pub(super) socket: S,
 }
 
-/// The place of a source in a driver.
+/// The place of a source (a socket) in the list of a driver.
 pub(super) struct Place {
     pub(super) driver: Arc<Driver>,
     pub(super) key: usize,

@@ -36,7 +36,7 @@ thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
-/// The machine, and the CPUs that the thread that built a pool may use.
+/// The machine, and the CPUs that a pool may use, which are those of the thread that built it.
 #[derive(Debug)]
 struct World {
     machine: Machine,

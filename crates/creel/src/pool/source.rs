@@ -254,7 +254,8 @@ impl Pool {
     }
 
     /// Runs one piece of the pool's work on the calling thread, if it is a worker of this pool. The
-    /// work is the same as that of [`work_until`](Self::work_until). Returns whether there was any.
+    /// work is the same as that of [`work_until`](Self::work_until). Returns whether the pool had
+    /// such work.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;

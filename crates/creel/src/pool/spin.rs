@@ -33,7 +33,8 @@ const SESSION_NS: u64 = 500_000;
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
-    /// Whether a loop has ended a sleep since the last spin that found nothing.
+    /// Whether the call of a loop has ended a sleep of the worker since the worker's last spin that
+    /// found nothing.
     woken_for_loop: bool,
     rhythm: Rhythm,
 }

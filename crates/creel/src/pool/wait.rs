@@ -149,8 +149,8 @@ impl<'a> Pace<'a> {
         let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
-            // The driver returns `None` if another worker is in the poller. This worker has not
-            // slept then.
+            // The driver returns `None` if another worker is in the poller. In that case, this
+            // worker has not slept yet.
             let mut found = Some(Found::default());
             let parker = &self.slot.parker;
             let is_notified = || parker.notified();

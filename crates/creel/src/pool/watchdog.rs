@@ -94,8 +94,8 @@ impl Watchdog {
         }
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
-        // We ignore how often the watchdog itself has checked its timers. If this counted as
-        // progress, the pool would never look quiet, and the watchdog would never resign.
+        // We ignore how often the watchdog itself has checked its timers. If these checks counted
+        // as progress, the pool would never look quiet, and the watchdog would never stop.
         if let Some(own) = now.reactions.get_mut(slot.index) {
             *own = 0;
         }
@@ -144,8 +144,8 @@ impl Snapshot {
             shared.slots.give_up(notified);
         }
         let driver = &shared.driver;
-        // A worker that sleeps in the poller does not finish polls, but it takes care of the
-        // sockets.
+        // A worker that sleeps in the poller does not increase the number of polls, but it serves
+        // the sockets.
         let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())

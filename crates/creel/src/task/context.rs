@@ -75,8 +75,8 @@ pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     Some(unsafe { &*frame.tasks })
 }
 
-/// Returns the workers of the pool whose `block_on` the calling thread is in, or of the innermost
-/// if several are nested.
+/// Returns the workers of the pool whose `block_on` the calling thread is in. If several calls of
+/// `block_on` are nested, the innermost one decides.
 pub(super) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     innermost().map(|tasks| Arc::clone(&tasks.slots))
 }

@@ -37,7 +37,7 @@ pub(super) const GRAIN: usize = 16;
 /// two is a size class.
 const FINE_MAX: usize = 1024;
 const FINE: usize = FINE_MAX / GRAIN;
-/// The size of the largest block.
+/// The size of the largest block, in bytes.
 pub(super) const BLOCK_MAX: usize = 32 << 10;
 const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
 /// The size of the largest block for a channel, in bytes. Each multiple of [`GRAIN`] is a size

@@ -184,8 +184,8 @@ fn work_published_while_a_worker_becomes_idle_is_taken() {
     });
 }
 
-/// One of two workers is searching while the second piece is published, and then waits for the
-/// other worker.
+/// One of two workers is searching for work while the second piece of work is published. It takes
+/// the first piece, and then waits for the other worker.
 #[test]
 fn work_published_during_a_search_is_taken() {
     check(1, || {
@@ -225,7 +225,8 @@ impl Counted {
         }
     }
 
-    /// Does what the watchdog does with a notification that it has seen twice.
+    /// Does what the watchdog does with a notification that two of its checks have seen: takes back
+    /// the search.
     fn give_up(&self) {
         if let Some(notified) = self.idle.notified()
             && let Some(search) = self.idle.give_up(notified)

@@ -110,7 +110,7 @@ impl WorkerSlots {
         })
     }
 
-    /// Sets the work, once the pool that contains these workers has been created.
+    /// Sets the [`Work`] of these workers, once the pool that contains them has been created.
     pub(crate) fn set_work(&self, work: Weak<dyn Work>) {
         let set = self.work.set(work);
         debug_assert!(set.is_ok(), "slots work for one pool");
@@ -257,7 +257,7 @@ impl WorkerSlots {
         })
     }
 
-    /// Removes a user of the pool. The last user ends the work.
+    /// Removes a user of the pool. If it was the last user, this ends the pool's work.
     pub(crate) fn leave(&self) {
         if self.life.leave()
             && let Some(work) = self.work()
@@ -423,8 +423,9 @@ impl WorkerSlots {
     }
 
     /// Wakes up to two idle workers behind worker `index`, which has found more work than it takes.
-    /// They check all sources of work, as notified workers do, but they do not own a search. Use it
-    /// in large pools only, where one search after another would take long to reach all workers.
+    /// They check all sources of work, as notified workers do. However, they do not own the pool's
+    /// only search, so several of them can check at the same time. Use it in large pools only,
+    /// where one search after another would take long to reach all workers.
     pub(crate) fn wake_neighbours(&self, index: usize) {
         const LOOKS: usize = 8;
         if !self.idle.any_listed() {

@@ -13,7 +13,7 @@ const SPANS_MAX: usize = 200_000;
 /// for example because work had arrived before.
 const SPAN_NS_MIN: u64 = 50;
 
-/// The activity of a worker.
+/// What a worker does during a span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Doing {
     Loop,
@@ -84,7 +84,7 @@ impl Spans {
         }
     }
 
-    /// Takes the spans kept so far.
+    /// Takes out the spans that were kept so far.
     pub(crate) fn take(&self) -> Vec<Span> {
         std::mem::take(&mut *lock(&self.0))
     }

@@ -115,8 +115,8 @@ impl Waiter {
                     return;
                 }
                 let slot = slots.at(*index);
-                // The worker sleeps below, but it must not count as idle, because it cannot take
-                // other work.
+                // The worker sleeps in this loop, but it must not count as idle, because it cannot
+                // take other work.
                 slots.leave_idle_for_long(slot);
                 loop {
                     slot.parker.begin_turn();

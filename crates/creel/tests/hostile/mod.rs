@@ -1,5 +1,5 @@
 //! Wakers that panic or call back when they are cloned, woken or dropped. [`meets_all`] tests that
-//! an object which keeps a waker works with each of them.
+//! an object which keeps a waker works with each of these wakers.
 
 #![allow(
     dead_code,

@@ -51,7 +51,7 @@ impl Tree {
         }
     }
 
-    /// Adds a note, unless it is known or there are too many.
+    /// Adds a note, unless the same note exists already or there are too many notes.
     pub(crate) fn note(&self, note: String) {
         let mut notes = self.notes.borrow_mut();
         if notes.len() < NOTES_MAX && !notes.contains(&note) {

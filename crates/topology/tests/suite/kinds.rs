@@ -1,5 +1,5 @@
-//! Tests of the kinds of cores. Each machine has the files that the kernel shows on real ones,
-//! where no single source distinguishes all kinds.
+//! Tests of the kinds of cores. Each machine has the files that the kernel shows on a real machine.
+//! On these machines, no single source distinguishes all kinds.
 
 use creel_topology::{KindSource, Machine, Placement, place};
 

@@ -132,7 +132,8 @@ impl Cutoff {
         from
     }
 
-    /// Returns whether the next join is a call. Takes one credit if so.
+    /// Returns whether the next join is two plain calls, because it is below a fork at the edge. If
+    /// so, takes one of the joins that may still happen there.
     #[inline(always)]
     pub(in crate::loops) fn is_below(&self) -> bool {
         let credit = get(&self.credit);

@@ -247,8 +247,9 @@ impl LoopMailbox {
         follow(&self.wakes.wake_ns, took);
     }
 
-    /// Lowers the averages a little, because a wake-up was not worth it. We will therefore try
-    /// again at some point.
+    /// Lowers the average costs of a wake-up a little. It is called when a loop ran on its caller
+    /// alone, because a wake-up seemed too expensive. Therefore we will try a wake-up again at some
+    /// point.
     pub(in crate::loops) fn forget_wake(&self) {
         for cost in [&self.wakes.wake_ns, &self.wakes.waker_ns] {
             let average = cost.load(Ordering::Relaxed);
@@ -344,7 +345,7 @@ pub(in crate::loops) struct Job<'a> {
     pub(in crate::loops) bounds: Option<&'a [usize]>,
     /// The way in which the units are cut into even shares, or into the blocks of a queue.
     pub(in crate::loops) even: Even,
-    /// Whether the time of each share is measured.
+    /// Whether we measure the time that each share takes.
     pub(in crate::loops) timed: bool,
 }
 

@@ -18,7 +18,7 @@ use super::share::Share;
 use crate::worker::table::Table;
 use crossbeam_utils::CachePadded;
 
-/// The shares of all workers.
+/// The shares of all workers, by the index of the worker.
 type Shares = Table<CachePadded<Share>>;
 
 /// If a caller slept for a worker for less than this time, in ns, the worker is not a straggler.
@@ -30,8 +30,9 @@ const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
 /// The factor by which the next exclusion is longer if a worker loses its CPU again *soon*.
 const OUT_TIMES: u64 = 4;
-/// *Soon* means that, since the last exclusion, the worker has not yet saved this many times the
-/// duration for which the caller has now slept.
+/// If a worker loses its CPU, we compare two times: how long the caller slept for the worker, and
+/// how much time the worker has saved since its last exclusion. *Soon* means that the second time
+/// is less than this many times the first.
 const SAVED_TIMES: u64 = 4;
 
 /// The state of the exclusion. It belongs to the thread that holds the loop lock.
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn a_second_process_that_never_ends_does_not_delay_the_loops() {
         for slice in [3, 4, 8] {
-            // The other process and the worker have the CPU in turns.
+            // The other process and the worker take turns on the CPU.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));
             assert!(took < 1.05, "slices of {slice} ms: {took}");
         }

@@ -107,7 +107,7 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Ensures that the share of `other` is completely claimed.
+    /// Ensures that the share of the worker `other` is completely claimed.
     fn sweep(&self, other: usize) {
         let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
         let share = self.part.share(other);
@@ -132,8 +132,8 @@ impl Join<'_> {
         let begin = now_ns();
         let waiter = Waiter::current();
         *lock(&self.part.loops.mailbox.caller) = Some(waiter.clone());
-        // We set the bit again for each sleep, because the wake-up of another worker may have ended
-        // the previous one.
+        // We set the bit again for each sleep, because the wake-up by another worker may have ended
+        // the previous sleep.
         let left = || share.is_done(epoch) || !share.await_leave(epoch);
         waiter.wait_until(left, || false);
         *lock(&self.part.loops.mailbox.caller) = None;

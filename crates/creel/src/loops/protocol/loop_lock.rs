@@ -27,7 +27,7 @@ pub(in crate::loops) struct LoopCache {
     pub(in crate::loops) caller_pu: Option<usize>,
     /// Whether the workers have moved away from that processing unit.
     pub(in crate::loops) made_way: bool,
-    /// The time at which they last moved away.
+    /// The time at which the workers last moved away from that processing unit.
     pub(in crate::loops) made_way_ns: u64,
 }
 

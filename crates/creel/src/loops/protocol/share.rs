@@ -20,13 +20,13 @@ use std::{ops::Range, ptr};
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
     up: CachePadded<Up>,
-    /// The last loop that all workers of a group are out of. Only the first worker of a group uses
-    /// it. It is a hint, because the value of an older loop may arrive late.
+    /// The epoch of the last loop that all workers of a group have finished. Only the first worker
+    /// of a group uses it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
-    /// The last loop of which all shares of a group are completely claimed. Only the first worker
-    /// of a group uses it. The `Release` store synchronizes with the caller's `Acquire` load, so
-    /// that the caller sees the claims that the storing thread has seen. It is a hint, because two
-    /// threads that make the last two claims may not see each other's.
+    /// The epoch of the last loop of which all shares of a group are completely claimed. Only the
+    /// first worker of a group uses it. The `Release` store synchronizes with the caller's
+    /// `Acquire` load, so that the caller sees the claims that the storing thread has seen. It is a
+    /// hint, because two threads that make the last two claims may not see each other's.
     group_claimed: CachePadded<AtomicU64>,
 }
 
@@ -253,7 +253,7 @@ impl Share {
         self.group_out.store(epoch, Ordering::Release);
     }
 
-    /// Returns the last loop that all workers of the group are out of.
+    /// Returns the epoch of the last loop that all workers of the group have finished.
     pub(crate) fn group_out(&self) -> u64 {
         self.group_out.load(Ordering::Acquire)
     }

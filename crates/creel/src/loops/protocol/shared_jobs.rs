@@ -334,7 +334,8 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner's worker. It is `None` if the owner is a thread from outside.
+    /// The worker whose thread owns the shared job. It is `None` if the owner is a thread from
+    /// outside.
     own: Option<usize>,
 }
 

@@ -61,10 +61,10 @@ impl Deferral {
     }
 
     /// Returns whether the thread does not notify a worker of the fork that it has just pushed. The
-    /// recursion began at `begun_ns`, and the thread counts as running in its pool.
+    /// recursion began at the time `begun_ns`, and the pool already counts the thread as running.
     ///
-    /// In that case, there is a watchdog, which finds the fork even if the thread pushes no other
-    /// one.
+    /// If it returns true, there is a watchdog, which finds the fork even if the thread pushes no
+    /// further fork.
     #[inline]
     pub(super) fn defers(&self, slots: &WorkerSlots, begun_ns: u64) -> bool {
         let mut forks = self.forks.load(Ordering::Relaxed);

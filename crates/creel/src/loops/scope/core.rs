@@ -264,7 +264,8 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Spawns a job on a thread that works for no scope, or whose innermost scope is another one.
+    /// Spawns a job of this scope from a thread that works for no scope, or whose innermost scope
+    /// is a different one.
     #[cold]
     fn spawn_elsewhere(&self, open: &Open<'_>, job: ScopeJob) {
         self.enqueue(job, None);

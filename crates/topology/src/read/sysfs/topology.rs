@@ -92,7 +92,7 @@ fn id(tree: &Tree, pu: usize, name: &str) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// Reads the set of each PU, unless the set of an earlier PU contains it.
+/// Reads the set of each PU. Skips a PU if the set of an earlier PU contains it.
 fn partition(
     pus: impl Iterator<Item = usize>,
     reported: impl Fn(usize) -> Option<CpuSet>,

@@ -1,4 +1,4 @@
-//! The dispatch of a loop allocates nothing if the same call site has run a loop before.
+//! Tests that the dispatch of a loop allocates nothing if the same call site has run a loop before.
 
 use creel::{Balance, Outbox, Pool, Wait};
 use std::{

@@ -1,4 +1,4 @@
-//! A task that never has to wait still yields after a bounded number of operations.
+//! Tests that a task that never has to wait still yields after a bounded number of operations.
 //!
 //! Each test counts operations and not time. The pool has one worker, and another task reads the
 //! count when the worker polls it.

@@ -1,4 +1,4 @@
-//! A panic caused by misuse points to the caller's line, not into the library.
+//! Tests that a panic caused by misuse points to the caller's line, and not into the library.
 //!
 //! This is a single test, because the panic hook belongs to the whole process.
 

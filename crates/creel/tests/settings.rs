@@ -1,5 +1,5 @@
-//! Settings that no pool can have are rejected by the call that sets them or by `build`. This file
-//! also tests small methods of a pool.
+//! Tests that impossible settings are rejected by the call that sets them or by `build`, and tests
+//! of small methods of a pool.
 
 #![cfg(not(miri))]
 

@@ -1,4 +1,5 @@
-//! Sessions: frames of several loops during which the workers stay awake and the caller is pinned.
+//! Sessions, in which a program calls several loops in a row, for example those of a frame. The
+//! workers stay awake between these loops, and on a pinned pool the caller is pinned too.
 
 use crate::{
     pool::{Pool, shared::Shared},

@@ -1,5 +1,5 @@
-//! Tasks that block their threads, pools that wait for each other, and the end of a pool at the
-//! same time.
+//! Models of tasks that block their threads, of pools that wait for each other, and of the end of a
+//! pool at the same time.
 //!
 //! Idle workers find the work that is stranded on a blocked thread through the watchdog, which
 //! wakes up once a millisecond. However, with every second pair of seeds, timeouts never expire, so

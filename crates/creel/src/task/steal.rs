@@ -1,5 +1,5 @@
-//! The rules for taking tasks from another local scheduler: when it is worth it, and which thread
-//! does it.
+//! The rules for stealing tasks from another local scheduler: when a steal is worth its cost, and
+//! which thread steals.
 //!
 //! - If a worker has a queue, and its polls are long enough to be worth a steal, it notifies an
 //!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`], unless the queue

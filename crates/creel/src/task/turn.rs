@@ -1,5 +1,5 @@
-//! The part of tasks in a worker's loop: running tasks in each turn, preparing to wait, and
-//! rescuing the tasks of stuck workers.
+//! What the scheduler of tasks does in a worker's loop: it runs tasks in each turn, prepares to
+//! wait, and rescues the tasks of stuck workers.
 
 use super::cell::{Ran, Schedule, Task};
 use super::context;

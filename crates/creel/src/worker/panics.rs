@@ -1,4 +1,4 @@
-//! Panics of a thread, which we keep for the thread that waits for it.
+//! Keeps the panic of one thread for the thread that waits for it.
 //!
 //! Several threads may panic in one loop or scope. We keep the first payload and resume it once all
 //! threads have ended, because they may borrow from the stack that a panic would unwind.

@@ -1,4 +1,5 @@
-//! The parts of a pool that a feature can leave out, as the pool sees them.
+//! The traits by which a pool uses those of its parts that a build can leave out: tasks, timers and
+//! sockets.
 //!
 //! Each trait here has two implementations: the part itself (`part.rs` in its folder), and a
 //! replacement that never has any work (`disabled.rs` in the same folder). The pool uses a part

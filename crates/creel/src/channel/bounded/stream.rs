@@ -1,5 +1,5 @@
-//! A bounded channel as a stream and a sink, the traits of the crates `futures-core` and
-//! `futures-sink`.
+//! Implements the trait `Stream` of the crate `futures-core` for receivers of bounded channels, and
+//! the trait `Sink` of `futures-sink` for their senders.
 //!
 //! A receiver of a bounded channel has an entry in the list of waiters while it waits. The futures
 //! of `recv` own this entry, but a stream has no future between two polls. Therefore the stream and

@@ -1,5 +1,5 @@
-//! How a loop reaches the workers and returns. One cache line goes down to all workers, and one
-//! cache line per worker goes up to the caller.
+//! How a caller publishes a loop to the workers, and learns that they are done with it. One cache
+//! line goes down to all workers, and one cache line per worker goes up to the caller.
 //!
 //! # The protocol
 //!

@@ -1,4 +1,4 @@
-//! A job of a scope as a plain value, so that spawning a small closure allocates nothing.
+//! A job of a scope as a value of a few words, so that spawning a small closure allocates nothing.
 
 use crate::worker::panics::FirstPanic;
 use std::mem::MaybeUninit;

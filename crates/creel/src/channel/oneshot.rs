@@ -191,7 +191,7 @@ impl<T> Sender<T> {
         }
         // SAFETY: the receiver is gone, so the channel belongs to this call.
         let inner_ref = unsafe { inner.as_ref() };
-        // SAFETY: it was written above, and no other thread has seen it.
+        // SAFETY: the message was written above, and no other thread has seen it.
         let message = unsafe { take(inner_ref) };
         // SAFETY: this is the last half, and it does not use the channel again.
         unsafe { free(inner) };

@@ -98,7 +98,7 @@ impl Pool {
                 if first.is_before(index) {
                     return;
                 }
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 if let Some(found) = f(index, unsafe { I::item(hand, index) }) {
                     return first.put(index, found);
                 }
@@ -203,7 +203,7 @@ impl Pool {
                 if found.load(Ordering::Relaxed) != usize::MAX {
                     return;
                 }
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 if f(unsafe { I::item(hand, index) }) {
                     return found.store(index, Ordering::Relaxed);
                 }

@@ -135,7 +135,7 @@ impl Pool {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
             let mut value = init();
             for index in range {
-                // SAFETY: `leaves` passes each index once.
+                // SAFETY: `leaves` passes each index once, so no item is passed twice.
                 f(&mut value, index, unsafe { I::item(hand, index) });
             }
             value
@@ -182,7 +182,7 @@ impl Pool {
         self.walk((items, &mut own), |(hand, own), range, _| {
             let value = own.get().get_or_insert_with(&init);
             for index in range {
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 f(value, unsafe { I::item(hand, index) });
             }
         });
@@ -233,7 +233,7 @@ impl Pool {
         combine: impl Fn(R, R) -> R + Sync,
     ) -> Option<R> {
         let leaf = |hand: &mut I::Hand, mut range: Range<usize>| {
-            // SAFETY: `leaves` passes each index once.
+            // SAFETY: `leaves` passes each index once, so no item is passed twice.
             let mut of = |index| f(index, unsafe { I::item(hand, index) });
             let first = range.next().map(&mut of);
             first.map(|first| range.fold(first, |value, index| combine(value, of(index))))
@@ -265,7 +265,7 @@ impl Pool {
         f: impl Fn(ItemOf<'_, I>) -> S + Sync,
     ) -> S {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
-            // SAFETY: `leaves` passes each index once.
+            // SAFETY: `leaves` passes each index once, so no item is passed twice.
             let of = |index| f(unsafe { I::item(hand, index) });
             range.map(of).sum::<S>()
         };

@@ -202,7 +202,7 @@ impl State {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Spins until `done` returns true or spinning does not pay. Returns whether it is done.
+    /// Spins until `done` returns true or spinning does not pay. Returns what `done` returned last.
     fn spin(&self, done: impl Fn() -> bool) -> bool {
         let (mut begin, mut last) = (0, 0);
         loop {
@@ -427,7 +427,8 @@ impl Pool {
                 index,
                 begun: false,
             };
-            // A job that is refused is dropped, which counts its member as absent.
+            // If a worker refuses its job, the job is dropped. This drop counts the member as
+            // absent.
             let sent = slots.send(slots.at(index), Box::new(move || job.serve()));
             refused = refused.or(sent.err());
         }

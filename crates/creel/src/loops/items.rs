@@ -454,7 +454,7 @@ macro_rules! slices {
             }
         }
 
-        // SAFETY: The reasons are the same as for `Walk`.
+        // SAFETY: The reasons are the same as for `Walk`, which is implemented above.
         unsafe impl<'a, $($of)*> WalkChunks for $slice
         where
             T: $may,
@@ -519,7 +519,7 @@ unsafe impl Walk for Range<usize> {
     }
 }
 
-// SAFETY: The reasons are the same as for `Walk`.
+// SAFETY: The reasons are the same as for `Walk`, which is implemented above.
 unsafe impl WalkChunks for Range<usize> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
@@ -593,7 +593,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: The reasons are the same as for `Walk`.
+        // SAFETY: The reasons are the same as for `Walk`, which is implemented above.
         unsafe impl<$($part: WalkChunks),*> WalkChunks for ($($part,)*) {
             #[inline]
             unsafe fn chunk<'x>(

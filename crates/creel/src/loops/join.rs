@@ -148,7 +148,8 @@ impl<B: FnOnce(Joiner<'_>, bool) -> R, R> CalledAnyway<'_, B, R> {
 impl<B: FnOnce(Joiner<'_>, bool) -> R, R> Drop for CalledAnyway<'_, B, R> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: this is called once, and `get` was not called.
+        // SAFETY: a drop runs once, and only if `get` was not called, so the closure is still
+        // there.
         let b = unsafe { ManuallyDrop::take(&mut self.b) };
         let joiner = self.joiner;
         discard(catch_unwind(AssertUnwindSafe(|| b(joiner, false))));
@@ -170,7 +171,7 @@ impl<T> Kept<T> {
 impl<T> Drop for Kept<T> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: this is called once, and `get` was not called.
+        // SAFETY: a drop runs once, and only if `get` was not called, so the value is still there.
         discard(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
@@ -308,7 +309,7 @@ impl<'p> Joiner<'p> {
         self.offer(a, |joiner, _| b(joiner), depth)
     }
 
-    /// Calls `a` and then `b`.
+    /// Calls `a` and then `b` on this thread, without offering `b` to other threads.
     #[inline(always)]
     fn call<A, B>(
         self,

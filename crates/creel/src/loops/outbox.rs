@@ -340,7 +340,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     }
 }
 
-// SAFETY: The reasons are the same as for `Walk`.
+// SAFETY: The reasons are the same as for `Walk`, which is implemented above.
 unsafe impl<'o, M: Send> WalkChunks for BoundOutbox<'o, M> {
     #[inline]
     unsafe fn chunk<'x>(

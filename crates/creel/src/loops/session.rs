@@ -7,7 +7,7 @@ use crate::{
     worker::current,
 };
 
-/// Makes the workers of an adaptive pool spin for longer, until it is dropped.
+/// Makes the workers of an adaptive pool spin for longer, until this value is dropped.
 struct Hot<'a> {
     shared: &'a Shared,
     /// Whether no other session of the pool was running when this one began.

@@ -162,7 +162,7 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
     unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
         let poll = |stage: &mut Stage<F, O>| {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                // SAFETY: the future is there.
+                // SAFETY: the caller guarantees that the cell still contains the future.
                 let future: &mut F = unsafe { &mut stage.future };
                 // SAFETY: the cell does not move, and the future is dropped in place.
                 unsafe { Pin::new_unchecked(future) }.poll(context)
@@ -172,11 +172,11 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
                 Ok(Poll::Ready(output)) => Ok(output),
                 Err(payload) => Err(JoinError::panicked(payload)),
             };
-            // SAFETY: the future is there.
+            // SAFETY: the caller guarantees that the cell still contains the future.
             unsafe { Self::finish(stage, output) };
             true
         };
-        // SAFETY: the caller has claimed the task.
+        // SAFETY: the caller has claimed the task, so only this thread accesses its future.
         unsafe { Self::with_stage(task, poll) }
     }
 
@@ -212,10 +212,10 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
     /// The same conditions as for `poll` apply.
     unsafe fn cancel(task: Task) {
         let drop_it = |stage: &mut Stage<F, O>| {
-            // SAFETY: the future is there.
+            // SAFETY: the caller guarantees that the cell still contains the future.
             unsafe { Self::finish(stage, Err(JoinError::Cancelled)) };
         };
-        // SAFETY: the caller has claimed the task.
+        // SAFETY: the caller has claimed the task, so only this thread accesses its future.
         unsafe { Self::with_stage(task, drop_it) };
     }
 
@@ -375,8 +375,8 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The state word must have returned this action to the caller, and the caller must call this
-    /// only once.
+    /// A step of the state word must have returned to the caller the action to free the cell. The
+    /// caller must call this only once.
     unsafe fn free(self) {
         // SAFETY: no thread uses the cell any more, and `local::heap` belongs to the calling
         // thread.
@@ -406,7 +406,7 @@ impl Task {
             // We save the outer value, because a poll may run another task inside it, for example
             // in a `block_on` of another pool.
             let outer = local(&SPARE, |place| place.replace(lent));
-            // SAFETY: the caller has claimed the task.
+            // SAFETY: the caller has claimed the task, so only this thread accesses its future.
             let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
                 // The spare reference was offered to the wakers of this poll. If `SPARE` no longer
@@ -417,7 +417,7 @@ impl Task {
                 // We count before we complete the task, so that a caller that joins it sees the
                 // count.
                 counters.finished.add(1);
-                // SAFETY: the output is in the cell.
+                // SAFETY: the output, or the error of a cancelled task, is in the cell.
                 unsafe { self.complete(spare) };
                 return Ran::Complete;
             }
@@ -430,7 +430,7 @@ impl Task {
         // SAFETY: the caller has claimed the task, and its future is there.
         unsafe { (self.vtable().cancel)(self) };
         counters.cancelled.add(1);
-        // SAFETY: the output is in the cell.
+        // SAFETY: the output, or the error of a cancelled task, is in the cell.
         unsafe { self.complete(spare) };
         Ran::Complete
     }
@@ -505,7 +505,7 @@ impl Task {
         // SAFETY: validity: the output is there and of type `T`, and `output` is a place for it.
         // Aliasing: it belongs to the caller, which takes it once.
         unsafe { (self.vtable().take)(self, output.as_mut_ptr().cast()) };
-        // SAFETY: it has just been written.
+        // SAFETY: the output has just been written to this place.
         unsafe { output.assume_init() }
     }
 

@@ -61,7 +61,8 @@ impl<'a> LocalContext<'a> {
     /// Puts a hint to the task at the end of the run queue.
     #[inline]
     pub(super) fn push_back(self, task: Task) {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         unsafe { self.scheduler.hints.push(task) };
         self.ensure_watchdog();
     }
@@ -138,7 +139,8 @@ impl<'a> LocalContext<'a> {
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;
         for _ in 0..MOST {
-            // SAFETY: this thread holds the local scheduler.
+            // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+            // slot.
             let Some(task) = (unsafe { self.scheduler.lifo.take() }) else {
                 return;
             };
@@ -187,11 +189,13 @@ impl<'a> LocalContext<'a> {
     /// Claims the next task to run.
     #[inline(always)]
     fn next(self) -> Option<(Task, Claim)> {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         while let Some(task) = unsafe { self.scheduler.hints.pop() } {
             if let Some(claim) = task.state().claim_hinted() {
                 return Some((task, claim));
@@ -213,7 +217,8 @@ impl<'a> LocalContext<'a> {
         let idle = &self.tasks.slots.idle;
         let called = self.own(|own| own.search.take());
         let search = called.or_else(|| idle.begin_search());
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
@@ -294,7 +299,8 @@ impl<'a> LocalContext<'a> {
 
     /// Moves the task in the LIFO slot to the end of the queue.
     fn spill(self) {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             task.state().unclaim();
             self.push_back(task);
@@ -313,7 +319,8 @@ impl<'a> LocalContext<'a> {
     /// Moves the first `count` hints of the run queue to its end.
     pub(super) fn rotate(self, count: usize) {
         for _ in 0..count {
-            // SAFETY: this thread holds the local scheduler.
+            // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+            // slot.
             if let Some(task) = unsafe { self.scheduler.hints.pop() } {
                 self.push_back(task);
             }
@@ -324,7 +331,8 @@ impl<'a> LocalContext<'a> {
     /// other threads can take them.
     pub(super) fn clear(self) {
         self.spill();
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         for task in std::iter::from_fn(|| unsafe { self.scheduler.hints.pop() }) {
             if task.state().unhint() {
                 self.tasks.outside.push(task);

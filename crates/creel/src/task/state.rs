@@ -389,7 +389,7 @@ impl State {
         // alive.
         let word = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
         if word >> 63 != 0 {
-            // The program has leaked two billion wakers of one task. If we continued, the count
+            // The program has leaked two billion wakers of one task. We abort, because the count
             // would wrap.
             std::process::abort();
         }

@@ -54,8 +54,8 @@ impl NotifyLimiter {
     }
 }
 
-/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless the
-/// queue is `long`, this does nothing if the last such notification is too recent.
+/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless
+/// the queue is `long`, this does nothing if the last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
     // The answer of `wanted` is only a hint. `notify_one` decides again, and the next maintenance

@@ -343,10 +343,10 @@ struct Current {
 /// The role of a thread for its timers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// The thread arms timers under the lock.
+    /// The thread does not fire these timers. It arms timers under the lock of the wheel.
     BlockOnCaller,
-    /// The thread belongs to the worker that fires the timers. It also arms them under the lock,
-    /// because a former thread of the worker may not have finished yet.
+    /// The thread belongs to the worker that fires the timers. It also arms them under the lock of
+    /// the wheel, because a former thread of the worker may not have finished yet.
     Serves,
     /// The thread belongs to the worker that fires the timers, and it has the right to write
     /// pending timers.

@@ -163,8 +163,8 @@ impl Machine {
     /// Reads a machine like [`detect_cores_in`](Machine::detect_cores_in), but with the limits of
     /// the process with this id. The root is usually `/`.
     ///
-    /// `mask` is the affinity mask of the process. If it is unknown, it is read from the files. This
-    /// is for programs that watch others. Without the files of the process, it has no limits.
+    /// `mask` is the affinity mask of the process. If it is unknown, it is read from the files.
+    /// This is for programs that watch others. Without the files of the process, it has no limits.
     ///
     /// ```
     /// use creel_topology::Machine;

@@ -93,8 +93,8 @@ impl Tree {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
-    /// Returns the text of the file of a limit. Unlike [`Tree::text`], this also notes that the user
-    /// may not read the file, because the limit still applies to the program.
+    /// Returns the text of the file of a limit. Unlike [`Tree::text`], this also notes that the
+    /// user may not read the file, because the limit still applies to the program.
     pub(crate) fn limit_text(&self, file: &str) -> Option<String> {
         let text = self.text(file);
         let path = self.path(file);

@@ -55,10 +55,10 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
 }
 
 impl Pool {
-    /// Calls `send(item, post)` once for each item and `deliver(receiver, message)` for each message
-    /// that is sent with `post`. A receiver gets its messages in the order of their senders'
-    /// indices, and the messages of one sender in the order in which they were sent. Blocks until
-    /// all messages are delivered.
+    /// Calls `send(item, post)` once for each item and `deliver(receiver, message)` for each
+    /// message that is sent with `post`. A receiver gets its messages in the order of their
+    /// senders' indices, and the messages of one sender in the order in which they were sent.
+    /// Blocks until all messages are delivered.
     ///
     /// The result is that of a loop over the items with the [`Outbox`], followed by
     /// [`deliver`](Self::deliver). This call is faster if little work is done for each message. In
@@ -104,8 +104,8 @@ impl Pool {
         if alone || self.threads_for(len, items.most()) <= 1 {
             let begun_ns = now_ns();
             let base = items.open(Sections::ONE);
-            // SAFETY: only this thread visits the items. Its index 0 is below any maximum, and there
-            // is one section.
+            // SAFETY: only this thread visits the items. Its index 0 is below any maximum, and
+            // there is one section.
             let mut hand = unsafe { I::take(&base, 0, 0) };
             let mut post = ExchangeSender(To::Receivers(receivers, &deliver));
             let mut visit = |index| {
@@ -132,7 +132,7 @@ impl Pool {
                     shift: post.shift,
                     receivers: post.receivers,
                 };
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 let item = unsafe { I::item(hand, index) };
                 send(item, &mut ExchangeSender(To::Buckets(sender)));
             }

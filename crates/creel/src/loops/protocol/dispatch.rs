@@ -63,8 +63,8 @@ pub(crate) struct LoopMailbox {
 
 /// The times that wake-ups take.
 struct Wakes {
-    /// The time at which the last waking call was published, so that woken workers can measure how
-    /// long a wake-up takes.
+    /// The time at which the last call that wakes workers was published. From it, woken workers
+    /// measure how long a wake-up takes.
     woken_ns: AtomicU64,
     /// The time from a wake-up until the worker runs, as an average over the last few wake-ups.
     wake_ns: AtomicU64,
@@ -220,7 +220,7 @@ impl LoopMailbox {
         self.ensured.store(0, Ordering::SeqCst);
     }
 
-    /// Returns the time at which the last waking call was published.
+    /// Returns the time at which the last call that wakes workers was published.
     pub(crate) fn woken_ns(&self) -> u64 {
         self.wakes.woken_ns.load(Ordering::Relaxed)
     }

@@ -25,7 +25,7 @@ use std::{ops::Range, ptr::NonNull, sync::Arc};
 /// An item whose accesses loom checks.
 struct Item(UnsafeCell<u64>);
 
-// SAFETY: loom checks here whether one thread at a time uses it.
+// SAFETY: loom checks in these models that one thread at a time uses the item.
 unsafe impl Sync for Item {}
 
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -358,16 +358,16 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             drop(kept);
         });
         {
-            // SAFETY: it is alive and does not move until the end of this function. Loom checks how
-            // it is shared. `open` is dropped below.
+            // SAFETY: `shared` is alive and does not move until the end of this function. Loom
+            // checks how threads share it. `open` is dropped at the end of this block.
             let open = unsafe { Open::new(&loops, NonNull::from(&*shared).cast()) };
             open.add(pieces);
             while open.run_some() {}
         }
-        // SAFETY: no helper is inside, which is what this model checks.
+        // SAFETY: no helper is inside the shared job, which is what this model checks.
         shared.frame.0.with_mut(|frame| unsafe { *frame = 1 });
         for item in &shared.items {
-            // SAFETY: no helper is inside, as above.
+            // SAFETY: no helper is inside the shared job, so no thread changes the item.
             item.0.with(|item| assert_eq!(unsafe { *item }, 1));
         }
         assert_eq!(loops.shared_jobs.left(), 0);

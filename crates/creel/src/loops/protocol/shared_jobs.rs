@@ -81,8 +81,8 @@ pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>, &dyn Fn() -> bool)
 type AnyInLanes = unsafe fn(NonNull<SharedJob>) -> bool;
 
 /// The position of a job or a fork in the tree of jobs and forks. A thread that waits for a job
-/// helps only with jobs below it. Each job has a pointer to its parent, which is the job whose piece
-/// created it.
+/// helps only with jobs below it. Each job has a pointer to its parent, which is the job whose
+/// piece created it.
 pub(crate) struct Ancestor {
     /// The job of which the owner is running a piece. It outlives this job, because this job ends
     /// before that piece does. It is only compared, and followed to its own parent.

@@ -172,9 +172,9 @@ where
     creel::task::spawn(with_tokio(future))
 }
 
-/// Calls `work` on one of Creel's threads for blocking calls, inside tokio's context. Use it in
-/// place of `tokio::task::spawn_blocking`. It is short for [`creel::blocking`], and
-/// `Handle::current` works in the closure.
+/// Calls `work` on one of Creel's threads for blocking calls, inside tokio's context. Use it in place
+/// of `tokio::task::spawn_blocking`. It is short for [`creel::blocking`], and `Handle::current`
+/// works in the closure.
 ///
 /// There are two differences to tokio. If you drop the future, a call that has not started is
 /// skipped. If the closure panics, awaiting the future resumes the panic.

@@ -102,7 +102,7 @@ unsafe impl<T: Send> Send for Sender<T> {}
 unsafe impl<T: Send> Send for Receiver<T> {}
 // SAFETY: a shared `Sender` only reads the state word, which is atomic.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: a shared `Receiver` has no operations.
+// SAFETY: `Receiver` has no methods that take `&self`, so sharing it gives no access.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> Unpin for Receiver<T> {}
 
@@ -112,7 +112,7 @@ impl<T> Unpin for Receiver<T> {}
 ///
 /// The caller is the last half according to the state word, and does not use `inner` again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the channel belongs to the caller alone.
+    // SAFETY: the caller is the last half, so the channel belongs to it alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
     // SAFETY: `channel` allocated it, and only the last half frees it.
     unsafe { memory::free(inner, state) };
@@ -125,7 +125,7 @@ unsafe fn free<T>(inner: NonNull<Inner<T>>) {
 /// There is a message, it belongs to the caller, and it is not read again.
 unsafe fn take<T>(inner: &Inner<T>) -> T {
     inner.value.with_mut(|value| {
-        // SAFETY: only the caller has access now.
+        // SAFETY: the message belongs to the caller, so no other thread accesses its place.
         let value = unsafe { &mut *value };
         // SAFETY: there is a message, and it is not read again.
         unsafe { value.assume_init_read() }

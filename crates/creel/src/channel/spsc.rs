@@ -140,7 +140,7 @@ impl<T> Inner<T> {
     /// The caller has seen the bits of the state word according to which `from` belongs to it.
     #[inline]
     unsafe fn copy(from: &UnsafeCell<MaybeUninit<T>>) -> MaybeUninit<T> {
-        // SAFETY: `from` belongs to the caller alone.
+        // SAFETY: according to the state word, the place `from` belongs to the caller alone.
         from.with_mut(|from| unsafe { from.read() })
     }
 
@@ -183,7 +183,7 @@ impl<T> Inner<T> {
 /// Both halves have set their `GONE` bits, the caller was the second to do so, and `inner` is not
 /// used again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the channel belongs to the caller alone.
+    // SAFETY: both halves have ended, so the channel belongs to the caller alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
     // SAFETY: `channel` allocated it, and only the second half frees it.
     unsafe { memory::free(inner, state) };

@@ -281,14 +281,14 @@ impl<'p> Joiner<'p> {
         let a = a(self);
         std::mem::forget(unwinding);
         if self.forker.pop(index) {
-            // SAFETY: this thread has popped the fork.
+            // SAFETY: this thread has popped the fork, so no thief runs the closure.
             let b = unsafe { second.take() };
             let a = Kept(ManuallyDrop::new(a));
             let b = b(self, false);
             return (a.get(), b);
         }
         self.forker.wait(&second.fork);
-        // SAFETY: the thief is done.
+        // SAFETY: the thief has run the closure and stored its result.
         match unsafe { second.result() } {
             Ok(b) => (a, b),
             Err(payload) => {
@@ -334,12 +334,12 @@ impl<'p> Joiner<'p> {
         index: usize,
     ) {
         if self.forker.pop(index) {
-            // SAFETY: this thread has popped the fork.
+            // SAFETY: this thread has popped the fork, so no thief runs the closure.
             let work = unsafe { second.take() };
             discard(catch_unwind(AssertUnwindSafe(|| work(self, false))));
         } else {
             self.forker.wait(&second.fork);
-            // SAFETY: the thief is done.
+            // SAFETY: the thief has run the closure and stored its result.
             discard(unsafe { second.result() });
         }
     }

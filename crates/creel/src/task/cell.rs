@@ -343,14 +343,14 @@ impl Task {
     /// alive.
     #[inline]
     pub(super) fn is_of<S>(&self, scheduler: *const S) -> bool {
-        // SAFETY: the block is live.
+        // SAFETY: the caller keeps the task alive, so its block is in use.
         ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
     }
 
     /// Returns the heap of this task. The caller must keep the task alive.
     #[inline]
     pub(super) fn heap(&self) -> &Heap {
-        // SAFETY: the block is live.
+        // SAFETY: the caller keeps the task alive, so its block is in use.
         let heap = unsafe { Heap::of(self.0.cast()) };
         // SAFETY: a heap lives as long as one of its blocks is in use.
         unsafe { &*heap.as_ptr() }
@@ -474,7 +474,7 @@ impl Task {
     /// The waker must be there and belong to the caller.
     pub(super) unsafe fn take_joiner(self) -> StoredWaker {
         self.joiner().with_mut(|place| {
-            // SAFETY: only the caller may access the place.
+            // SAFETY: the place of the waker belongs to the caller alone.
             let place = unsafe { &mut *place };
             // SAFETY: the waker is there, and is not read again.
             unsafe { place.assume_init_read() }
@@ -488,7 +488,7 @@ impl Task {
     /// The place must be empty and belong to the caller.
     pub(super) unsafe fn put_joiner(self, waker: StoredWaker) {
         self.joiner().with_mut(|place| {
-            // SAFETY: only the caller may access the place.
+            // SAFETY: the place of the waker belongs to the caller alone.
             let place = unsafe { &mut *place };
             place.write(waker);
         });

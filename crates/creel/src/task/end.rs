@@ -113,7 +113,7 @@ impl Tasks {
                 unsafe { task.run(claim, &self.dropped) };
             }
             for scheduler in self.all_schedulers() {
-                // SAFETY: no thread serves the pool any more.
+                // SAFETY: no thread serves the pool any more, so none holds a local scheduler.
                 while let Some((task, claim)) = unsafe { scheduler.pop_left() } {
                     // SAFETY: we have just claimed the task.
                     unsafe { task.run(claim.or_cancel(true), &self.dropped) };

@@ -219,7 +219,7 @@ impl RunQueue {
 
 impl Drop for RunQueue {
     fn drop(&mut self) {
-        // SAFETY: no other thread has the queue any more.
+        // SAFETY: the queue is being dropped, so no other thread uses it any more.
         let buffers = self
             .buffers
             .with_mut(|all| std::mem::take(unsafe { &mut *all }));

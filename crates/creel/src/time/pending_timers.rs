@@ -110,16 +110,16 @@ mod tests {
         let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
-                // SAFETY: only this thread writes.
+                // SAFETY: only this thread writes to the ring.
                 assert_eq!(unsafe { pending.push(round + n) }, Ok(()));
             }
-            // SAFETY: only this thread writes.
+            // SAFETY: only this thread writes to the ring.
             assert_eq!(unsafe { pending.push(7) }, Err(7));
             for n in 0..LEN {
-                // SAFETY: only this thread reads.
+                // SAFETY: only this thread reads from the ring.
                 assert_eq!(unsafe { pending.pop() }, Some(round + n));
             }
-            // SAFETY: only this thread reads.
+            // SAFETY: only this thread reads from the ring.
             assert_eq!(unsafe { pending.pop() }, None);
         }
     }
@@ -129,10 +129,10 @@ mod tests {
         let note = Arc::new(());
         let pending = PendingTimers::new();
         for _ in 0..3 {
-            // SAFETY: only this thread writes.
+            // SAFETY: only this thread writes to the ring.
             assert!(unsafe { pending.push(Arc::clone(&note)) }.is_ok());
         }
-        // SAFETY: only this thread reads.
+        // SAFETY: only this thread reads from the ring.
         drop(unsafe { pending.pop() });
         assert_eq!(Arc::strong_count(&note), 3);
         drop(pending);
@@ -182,7 +182,7 @@ mod model {
             });
             for n in 0..COUNT {
                 let mut note = Box::new(n);
-                // SAFETY: only this thread writes.
+                // SAFETY: only this thread writes to the ring.
                 while let Err(back) = unsafe { shared.pending.push(note) } {
                     note = back;
                     shared.read_all();

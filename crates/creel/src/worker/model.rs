@@ -1,7 +1,7 @@
 //! Models of notifications for loom. They cover publishers, workers that become idle, and a
 //! watchdog that takes a notification back, in every interleaving up to a bound on preemptions. Run
-//! them with `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib
-//! worker`.
+//! them with
+//! `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib worker`.
 //!
 //! If a notification is lost, a publisher waits forever, and loom reports that.
 

@@ -174,7 +174,7 @@ impl Down {
     /// The same conditions as for [`units`](Self::units) apply.
     unsafe fn run(&self, units: Range<usize>, who: usize) {
         let code = self.code.load(Ordering::Relaxed);
-        // SAFETY: it was a `Code` in `write`.
+        // SAFETY: `write` has stored a function of type `Code` in this word.
         let code = unsafe { transmute::<*mut (), Code>(code) };
         // SAFETY: the code and the words belong to the same body. The loop's caller keeps all its
         // borrows alive until all claimed blocks are done.

@@ -267,7 +267,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         }
         join_worker();
         let count = |item: &Item| {
-            // SAFETY: all threads have left the loop.
+            // SAFETY: all threads have left the loop, so none changes the item.
             item.0.with(|item| unsafe { *item })
         };
         assert_eq!(scratch.iter().map(count).sum::<u64>(), UNITS as u64);

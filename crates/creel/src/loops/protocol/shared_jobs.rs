@@ -51,7 +51,7 @@ unsafe impl Send for Entry {}
 
 impl Entry {
     fn is_worth_entering(&self) -> bool {
-        // SAFETY: everything in the list is alive.
+        // SAFETY: a shared job in the list is alive, because its owner closes it before it ends.
         let shared_job = unsafe { self.shared_job.as_ref() };
         // SAFETY: `any_in_lanes` was made for this shared job, which is alive.
         let any_in_lanes = || unsafe { (shared_job.any_in_lanes)(self.shared_job) };
@@ -91,7 +91,7 @@ pub(crate) struct Ancestor {
 
 // SAFETY: the parent never changes, and everyone who follows it guarantees that it is alive.
 unsafe impl Sync for Ancestor {}
-// SAFETY: it belongs to no particular thread.
+// SAFETY: the data of an ancestor belong to no particular thread.
 unsafe impl Send for Ancestor {}
 
 thread_local! {

@@ -299,8 +299,8 @@ unsafe fn read<T>(table: &[Segment<T>], index: usize) -> T {
     })
 }
 
-/// A model for loom. Run it with `cargo test --release --manifest-path crates/models/Cargo.toml
-/// --features loom --lib lane`.
+/// A model for loom. Run it with
+/// `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib lane`.
 #[cfg(all(test, creel_loom))]
 mod model {
     use super::*;

@@ -197,7 +197,7 @@ fn a_block_on_future_that_yields_until_a_task_is_done_sees_it_done() {
 }
 
 #[test]
-fn a_task_that_yields_until_another_is_done_sees_it_done() {
+fn a_task_that_yields_until_another_task_is_done_sees_it_done() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers"), move || {
             let pool = pool(workers, Wait::Park);
@@ -399,7 +399,7 @@ fn a_socket_is_served_after_the_pool_has_shrunk() {
 }
 
 #[test]
-fn leaves_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn closures_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {
         match leaves {
             1 => _ = all.wait(),
@@ -455,7 +455,7 @@ fn jobs_of_a_scope_can_wait_for_each_other_if_there_is_a_worker_for_each() {
 /// loop. Another worker must run that share, because its unit waits for the other unit. Set
 /// `CREEL_MEET_ROUNDS` for more rounds.
 #[test]
-fn units_of_loops_can_wait_for_each_other_while_a_worker_is_busy() {
+fn items_of_loops_can_wait_for_each_other_while_a_worker_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
     for balance in [Balance::Fixed, Balance::Shared] {
         for kind in ["scope", "inbox job", "task"] {
@@ -492,7 +492,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
 }
 
 #[test]
-fn units_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn items_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {

@@ -95,7 +95,7 @@ fn loops_over_iterators_can_be_nested() {
 }
 
 #[test]
-fn the_bound_is_never_exceeded() {
+fn the_bound_on_items_in_flight_is_never_exceeded() {
     for workers in [1, 2, 4] {
         for bound in [1, 2, 7] {
             bounded("the bound", move || {

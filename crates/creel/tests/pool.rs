@@ -280,7 +280,7 @@ fn a_view_of_an_owner_keeps_the_workers_alive() {
 }
 
 #[test]
-fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
+fn the_name_of_a_pool_is_taken_as_long_as_any_clone_lives() {
     let pools = NamedPools::default();
     let acquire = |workers| pools.acquire("a", Pool::builder().workers(workers));
     let first = acquire(1).unwrap();

@@ -327,7 +327,7 @@ fn bound_tasks_stay_on_their_thread() {
 }
 
 #[test]
-fn misuse_gets_a_clear_error() {
+fn misuse_of_tasks_gets_a_clear_error() {
     let pool = Arc::new(pool(1));
     let inner = pool.clone();
     let error = pool

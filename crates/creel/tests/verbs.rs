@@ -503,7 +503,7 @@ fn a_dropped_pool_waits_for_callers_in_block_on() {
 }
 
 #[test]
-fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
+fn a_job_of_spawn_near_runs_on_its_worker_unless_that_worker_is_late() {
     let pool = Pool::builder()
         .workers(3)
         .wait(Wait::Park)

@@ -59,7 +59,8 @@ impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
         if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
-        // An item is put into the queue before it is counted, so a claim always finds one.
+        // The caller puts an item into the queue before it counts the item. Therefore a thread that
+        // has claimed an item always finds one.
         let item = lock(&this.queue).pop_front();
         if let Some(item) = item {
             if this.panic.thrown() {

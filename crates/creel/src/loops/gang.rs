@@ -122,8 +122,9 @@ struct State {
     /// explains. The leader's change of it synchronizes with a member's load, so that the member
     /// sees the new `region`.
     epoch: CachePadded<AtomicU64>,
-    /// The leader writes it after it has found `pending` at 0, and before it increments `epoch`. A
-    /// member reads it after it has seen the new epoch and before it decrements `pending`.
+    /// The closure of the current region. The leader writes it after it has found `pending` at 0,
+    /// and before it increments `epoch`. A member reads it after it has seen the new epoch and
+    /// before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
     /// gang, until they have run the region, and until they have left the gang.

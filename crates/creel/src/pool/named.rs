@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_freed_with_its_last_holder() {
+    fn the_name_of_a_pool_is_freed_with_its_last_holder() {
         let pools = NamedPools::default();
         let one = || pools.acquire("a", Pool::builder().workers(1));
         let two = || pools.acquire("a", Pool::builder().workers(2));

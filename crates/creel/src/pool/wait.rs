@@ -89,7 +89,7 @@ impl<'a> Pace<'a> {
         std::mem::take(&mut self.leaves_ready)
     }
 
-    /// Records that a turn found something to do.
+    /// Records that a turn of the worker's loop found something to do.
     pub(crate) fn worked(&mut self) {
         self.busy = true;
     }

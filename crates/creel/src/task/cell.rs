@@ -33,7 +33,7 @@ pub(super) trait Schedule: Send + Sync {
     fn schedule(self: Arc<Self>, task: Task);
 }
 
-/// The beginning of every cell.
+/// The beginning of every cell, which is the same for all types of futures.
 #[repr(C)]
 pub(super) struct Header {
     block: Block,

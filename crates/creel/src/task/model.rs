@@ -287,7 +287,7 @@ fn owner_and_thief_claim_each_task_once() {
 }
 
 #[test]
-fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
+fn the_lifo_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     bounded(|| {
         let blocks = Arc::new(blocks(2));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
@@ -315,7 +315,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
 
 /// The watchdog may send a second thief while the first thief is still at the slot.
 #[test]
-fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
+fn the_lifo_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
     bounded(|| {
         let blocks = Arc::new(blocks(2));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
@@ -347,7 +347,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
 }
 
 #[test]
-fn blocks_freed_while_the_owner_leaves_free_the_heap_once() {
+fn a_heap_whose_owner_leaves_is_freed_once_with_its_last_block() {
     bounded(|| {
         let stub = Arc::new(Stub(Mutex::new(Vec::new())));
         let heap = Heap::new(stub.clone());

@@ -29,9 +29,9 @@ use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-/// The size and alignment of a chunk.
+/// The size and alignment of a chunk, in bytes.
 const CHUNK: usize = 64 << 10;
-/// The alignment of a block. The size of a block is a multiple of it.
+/// The alignment of a block in bytes. The size of a block is a multiple of it.
 pub(super) const GRAIN: usize = 16;
 /// Up to this size in bytes, each multiple of [`GRAIN`] is a size class. Above it, each power of
 /// two is a size class.
@@ -44,7 +44,7 @@ const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
 /// class of channels. These classes come after those of task cells.
 pub(super) const CHANNEL_MAX: usize = 256;
 const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
-/// The maximum number of fresh blocks that are cut at a time.
+/// The maximum number of fresh blocks that a heap cuts from a chunk at a time.
 const CUT: usize = 32;
 /// The size of the largest allocation, in chunks.
 const REGION_MAX: usize = 16;
@@ -540,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_fits_its_class() {
+    fn every_size_fits_into_a_block_of_its_size_class() {
         for size in 1..=BLOCK_MAX {
             let class = class_of(size);
             assert!(size_of_class(class) >= size, "{size}");

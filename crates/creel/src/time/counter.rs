@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_is_used_once_two_spans_agree() {
+    fn the_counter_is_used_as_soon_as_two_measured_rates_agree() {
         let mut machine = Machine::new();
         // The simulated counter has the value that it would have if it had started together with
         // the clock. Therefore the clock divided by the counter is the right rate, too.

@@ -101,7 +101,7 @@ fn strix_point() -> Fixture {
 }
 
 #[test]
-fn compact_cores_are_a_kind() {
+fn compact_cores_are_a_kind_of_their_own() {
     let by_frequency = strix_point()
         .each("0-7", "cpufreq/cpuinfo_max_freq", "5157895\n")
         .each("8-23", "cpufreq/cpuinfo_max_freq", "3305160\n");

@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_call_returns_all_its_parts() {
+    fn a_call_that_is_packed_into_a_word_returns_all_its_fields() {
         let call = Call::new(77, WORKERS_MAX, 1022, Grain(3));
         assert_eq!(
             (call.epoch(), call.workers(), call.caller()),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_complete_for_the_next_loop_and_empty_for_latecomers() {
+    fn a_share_is_whole_in_the_next_loop_and_empty_for_late_workers() {
         let left = Left::new(5, 3..9);
         assert_eq!(left.of(5), Some(3..9));
         assert_eq!(left.of(6), None);

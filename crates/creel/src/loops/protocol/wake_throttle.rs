@@ -82,7 +82,7 @@ impl Deferral {
         forks > 0
     }
 
-    /// Updates the score after a recursion that took `ns` nanoseconds.
+    /// Updates the score after a recursion of joins that took `ns` nanoseconds.
     pub(super) fn learn(&self, ns: u64) {
         let short = self.short.load(Ordering::Relaxed);
         let short = match ns {

@@ -428,8 +428,8 @@ impl<'a> Core<'a> {
                 if open.run_some() || open.help_under() {
                     return true;
                 }
-                // The worker that such a job is meant for will be late soon, and then this thread
-                // runs the job.
+                // A job is meant for another worker, which has not started it yet. If that worker
+                // is late, this thread runs the job, so it keeps spinning.
                 if self.waits_for_another() {
                     spin_loop();
                     return true;

@@ -73,7 +73,7 @@ struct Steal {
 // SAFETY: the places are used as their field says, and `T` may move to other threads.
 unsafe impl<T: Send> Sync for Lane<T> {}
 
-/// Jobs that a thief has taken.
+/// A batch of jobs that a thief has taken from a lane.
 pub(super) struct Batch<T> {
     items: [MaybeUninit<T>; BATCH],
     count: usize,

@@ -1,7 +1,7 @@
 //! A loop that the caller runs in blocks, and that idle workers can help with.
 //!
 //! We run a loop like this in two cases. Either the pool is already running another loop, or one of
-//! its workers is running user code and would leave its share of the items to the caller.
+//! its workers is running user code and would leave its share to the caller.
 //!
 //! The caller first forks one closure for each further thread, and then takes one block after
 //! another. A thread that steals such a closure does the same. If no worker is idle, nobody steals

@@ -21,7 +21,7 @@ use std::{io, sync::Arc, time::Duration};
 
 /// The time for which a worker in [`Pool::work_until`] looks for work before it sleeps.
 const SPIN_NS: u64 = 20_000;
-/// The interval at which such a worker, once it sleeps, looks for work again.
+/// The interval at which it looks again after that.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 impl Shared {

@@ -53,7 +53,7 @@ impl Deferral {
         }
     }
 
-    /// Begins a recursion.
+    /// Records that a recursion of joins begins on this thread.
     pub(super) fn begin(&self) {
         let defers = self.short.load(Ordering::Relaxed) >= SHORT_RUNS && !cfg!(creel_shuttle);
         let forks = if defers { LOOK_EVERY } else { 0 };

@@ -271,7 +271,7 @@ fn a_join_set_returns_tasks_in_completion_order_and_cancels_the_rest() {
             assert_eq!(set.join_next().await.unwrap().unwrap(), n);
         }
         assert!(set.join_next().await.is_none());
-        // The set reuses its slots.
+        // The set reuses the slots of tasks that have ended.
         for _ in 0..1_000 {
             set.spawn(async { 1 });
         }

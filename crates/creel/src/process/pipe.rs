@@ -277,7 +277,7 @@ impl ::futures_io::AsyncWrite for ChildStdin {
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing, because only dropping the pipe closes it.
+    /// Does nothing, because a pipe is closed only when it is dropped.
     fn poll_close(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -297,7 +297,7 @@ impl ::tokio::io::AsyncWrite for ChildStdin {
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing, because only dropping the pipe closes it.
+    /// Does nothing, because a pipe is closed only when it is dropped.
     fn poll_shutdown(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

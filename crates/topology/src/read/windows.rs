@@ -111,7 +111,7 @@ pub(crate) fn job_quota(flags: u32, value: u32, pus: usize) -> Option<Constraint
     if flags & ENABLED == 0 || flags & WEIGHT != 0 {
         return None;
     }
-    // The rate is in hundredths of a percent of the whole machine.
+    // The CPU rate is in hundredths of a percent of the whole machine.
     let rate = match () {
         () if flags & MIN_MAX != 0 => value >> 16,
         () if flags & HARD_CAP != 0 => value,

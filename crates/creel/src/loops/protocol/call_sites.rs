@@ -97,7 +97,7 @@ pub(in crate::loops) struct Site {
     /// used least recently.
     looked: u64,
     calls: u64,
-    /// The average duration of a call on one thread, in ns.
+    /// The average duration of a call of this loop on one thread, in ns.
     total_ns: u64,
     /// The duration of the last timed call in ns, if it was far above the average or far below it,
     /// and otherwise 0. In the first case we time the next call, and believe both durations if they
@@ -247,7 +247,7 @@ impl Site {
         tiny
     }
 
-    /// Returns the average duration of a call on one thread.
+    /// Returns the average duration of a call of this loop on one thread, in ns.
     pub(in crate::loops) fn total_ns(&self) -> u64 {
         self.total_ns
     }

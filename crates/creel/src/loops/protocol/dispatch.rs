@@ -52,7 +52,7 @@ pub(crate) struct LoopMailbox {
     down: CachePadded<Down>,
     /// The first panic of the current loop.
     pub(in crate::loops) panic: FirstPanic,
-    /// The thread that holds the loop lock, if it sleeps until a worker is out.
+    /// The thread that holds the loop lock, if it sleeps until a worker has left the loop.
     pub(in crate::loops) caller: Mutex<Option<Waiter>>,
     /// The workers below this index, except for worker 0, are known to have threads. It is reset
     /// when a thread ends.

@@ -408,8 +408,8 @@ impl<'a> Open<'a> {
             // The worker may have begun something else since we saw it idle.
             self.notify();
         }
-        // If the worker wakes up now, it sees the piece. If it begins something else first, it
-        // notifies another worker (`pool/worker_loop.rs`).
+        // If the unparked worker wakes up now, it sees the piece. If it begins something else
+        // first, it notifies another worker (`pool/worker_loop.rs`).
     }
 
     /// Takes pieces and runs them on the owner's thread. Returns false if no piece was left.

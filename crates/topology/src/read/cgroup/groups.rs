@@ -36,7 +36,7 @@ impl Groups {
         !self.lines.is_empty() || self.cpuset.is_some()
     }
 
-    /// Returns the path of the group in the hierarchy of a mount.
+    /// Returns the path of the process's group in the hierarchy of a mount.
     fn path(&self, controller: Controller, mount: &Mount) -> Option<&str> {
         let line = self.lines.iter().find(|(names, _)| match mount.version {
             Version::V1 => names.iter().any(|name| name == controller.name()),

@@ -12,8 +12,9 @@ use super::rows::read_file;
 /// The flags for formats and sockets that `send`, `receive` and `rooms` have in common.
 #[derive(Args, Debug)]
 pub struct Media {
-    /// Define a payload type: PCMU, PCMA, G722, L16/44100, 97=L16/48000/2, opus/48000/2. Give the
-    /// flag again for more types. The static types are known already
+    /// Define a payload type, for example PCMA, L16/44100 or 97=L16/48000/2: its number N, and its
+    /// format as NAME/CLOCK/CHANNELS. Repeat the flag for more types. The static types of RTP, such
+    /// as 0 for PCMU, are already defined
     #[arg(long, value_name = "[N=]FORMAT", value_parser = typed, help_heading = "Formats")]
     codec: Vec<(u8, Format)>,
     /// Read streams, addresses and formats from this session description

@@ -58,8 +58,8 @@ impl ContextArgs {
 /// The flag for observers of the contexts, which all commands except `evaluate` have.
 #[derive(Args, Debug)]
 struct ObserveArgs {
-    /// Choose what other processes may do with the contexts: off, or look (`creel top` shows them)
-    /// [default: off]
+    /// Choose what other processes may do with the contexts: off (nothing), or look (`creel top`
+    /// shows the contexts) [default: off]
     #[arg(long, value_name = "O", value_parser = observe)]
     observe: Option<Observe>,
 }
@@ -69,7 +69,7 @@ struct ObserveArgs {
 enum Framing {
     /// RTP packets
     Rtp,
-    /// Bare samples, little-endian
+    /// Bare samples without a header, little-endian
     Raw,
 }
 

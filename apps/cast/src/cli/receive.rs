@@ -83,7 +83,7 @@ pub struct Receive {
     /// Stop when no packet has arrived for TIME, counted from the first packet on
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = period, help_heading = "End of the run")]
     idle: Duration,
-    /// Stop after TIME in any case
+    /// Stop after TIME, even if packets still arrive
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
     /// Count a packet as late if it arrives more than TIME after it was due. Use the length of your
@@ -93,7 +93,7 @@ pub struct Receive {
     /// Write each stream to stream-N.wav in this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     wav: Option<PathBuf>,
-    /// Write everything that arrives to this capture
+    /// Write all packets that arrive to this capture file, in the format pcap
     #[arg(
         long,
         value_name = "FILE",

@@ -42,7 +42,8 @@ pub struct Load {
     /// Change the rate linearly from each value to the next, instead of in steps
     #[arg(long, help_heading = "Load")]
     ramp: bool,
-    /// Keep each rate for TIME. With --ramp, change from one rate to the next within TIME
+    /// Keep each rate for TIME. With --ramp, TIME is the duration of the change from one rate to
+    /// the next
     #[arg(
         long,
         value_name = "TIME",

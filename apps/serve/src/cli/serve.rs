@@ -128,12 +128,12 @@ pub struct Options {
     /// 10ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     target: Option<Time>,
-    /// Treat an overload as lasting when the delay has been above --target for TIME. Shorter bursts
-    /// are queued [default: 100ms]
+    /// Treat an overload as lasting when the queueing delay has been above --target for TIME.
+    /// Requests of shorter bursts are queued [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     interval: Option<Time>,
-    /// Let up to N requests wait for the cryptography. With --admission on, further ones get status
-    /// 503 [default: 4096]
+    /// Let up to N requests wait for a cryptography worker. With --admission on, further requests
+    /// get status 503 [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
     /// Give up on a request that is not done after TIME, and answer with status 503, or 408 if its

@@ -63,9 +63,9 @@ pub struct ReportFlags {
     /// seconds [default: the end of the run]
     #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
-    /// Report only roads that begin inside this part of the map. Its western, southern, eastern
-    /// and northern edges are in the unit of the network's coordinates, which is a degree or a
-    /// metre
+    /// Report only roads that begin inside this part of the map. Give its western, southern,
+    /// eastern and northern edges in the unit of the network's coordinates, which is degrees or
+    /// metres
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
     region: Option<[f64; 4]>,
     /// Report only roads with at least N lanes

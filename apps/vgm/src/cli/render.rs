@@ -74,7 +74,7 @@ pub struct Render {
     /// Replace existing sound files
     #[arg(long, conflicts_with = "skip_done", help_heading = "Output")]
     overwrite: bool,
-    /// Skip songs whose sound file exists
+    /// Skip songs whose sound file already exists
     #[arg(long, help_heading = "Output")]
     skip_done: bool,
     /// Print only JSON: one line per song when it ends, and a summary at the end

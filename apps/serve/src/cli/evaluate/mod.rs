@@ -94,7 +94,7 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     store: String,
-    /// Measure only with admission control, and not also without it
+    /// Measure the service only with admission control. By default, it is also measured without
     #[arg(long, help_heading = "Service")]
     admitted: bool,
     /// Compare with another program, which must print http://IP:PORT as its first line. The default
@@ -125,7 +125,7 @@ pub struct Evaluate {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// With no other load on the machine
+    /// Without a quota and without a neighbour
     Alone,
     /// In a control group with a quota of half the usable cores (usually needs root)
     Quota,

@@ -315,14 +315,22 @@ impl std::str::FromStr for Where {
 
 /// Parses the value of `--metric`, for example `samples=(\d+) samples`.
 fn metric(text: &str) -> Result<(String, Regex)> {
-    let (name, expression) = text.split_once('=').context("use the form NAME=REGEX")?;
+    let (name, expression) = text.split_once('=').context(
+        "expected NAME=REGEX, for example 'samples=rendered (\\d+) samples'",
+    )?;
     if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
-        bail!("the name `{name}` is not available: it is empty, or creel uses it itself");
+        bail!(
+            "cannot use `{name}` as the name of a metric: it is empty, or creel has a column of \
+             this name. Use another name"
+        );
     }
     let regex = Regex::new(expression)
         .map_err(|error| anyhow!("`{expression}` is not a regular expression: {error}"))?;
     if regex.captures_len() < 2 {
-        bail!("`{expression}` has no group: put the number in parentheses");
+        bail!(
+            "the regular expression `{expression}` has no group: put the part that matches the \
+             number in parentheses"
+        );
     }
     Ok((name.into(), regex))
 }

@@ -127,7 +127,9 @@ pub fn interpreter_fault(path: &Path) -> Option<InterpreterFault> {
         }
     }
     Some(InterpreterFault {
-        why: "its interpreters need too many other interpreters".into(),
+        why: "its interpreters are scripts that need too many other interpreters: the system \
+              allows five"
+            .into(),
         is_missing: false,
     })
 }

@@ -178,7 +178,7 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
             output::note(&format!(
-                "creel: there is nothing to export: {}\n",
+                "creel: there is nothing to export, because creel would set nothing: {}\n",
                 plan.notes.join("; ")
             ));
         }

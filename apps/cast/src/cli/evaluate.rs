@@ -308,7 +308,7 @@ impl Evaluate {
             let sent = send::run(&send, interrupted);
             let received = receiving
                 .join()
-                .map_err(|_| Error::Plan("the receiver panicked".into()))?;
+                .map_err(|_| Error::Plan("the thread of the receiver panicked".into()))?;
             let sent = sent?;
             if interrupted() {
                 return Err(Error::Interrupted);

@@ -47,8 +47,8 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
         let format: Format = text.parse()?;
         if format.encoding == Encoding::Other {
             return Err(format!(
-                "unknown encoding `{text}`: to measure it without decoding it, add its payload type \
-                 and its clock, such as 96={text}/48000"
+                "unknown encoding `{text}`: to measure such packets without decoding them, give \
+                 the payload type and the clock rate as well, such as 96={text}/48000"
             ));
         }
         return Ok((format.usual_payload_type(), format));
@@ -56,7 +56,8 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
     match number.parse() {
         Ok(number @ (0..=71 | 77..=127)) => Ok((number, format.parse()?)),
         _ => Err(format!(
-            "`{number}` is not a payload type: expected 0 to 127 without 72 to 76, which RTCP uses"
+            "`{number}` is not a payload type: expected 0 to 71 or 77 to 127, because RTCP uses 72 \
+             to 76"
         )),
     }
 }

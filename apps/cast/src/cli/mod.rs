@@ -99,7 +99,7 @@ fn count(text: &str) -> Result<usize, String> {
 fn observe(text: &str) -> Result<Observe, String> {
     match text.parse() {
         Ok(allowed @ (Observe::Off | Observe::Look)) => Ok(allowed),
-        _ => Err("expected off or look".into()),
+        _ => Err("expected `off` or `look`".into()),
     }
 }
 
@@ -115,7 +115,9 @@ fn period(text: &str) -> Result<Duration, String> {
 /// packet exceeds the size of a datagram.
 fn packet_time(text: &str) -> Result<Duration, String> {
     match period(text)? {
-        time if time > Duration::from_secs(60) => Err("a packet lasts at most one minute".into()),
+        time if time > Duration::from_secs(60) => {
+            Err("a packet can contain at most one minute of sound".into())
+        }
         time => Ok(time),
     }
 }

@@ -130,8 +130,8 @@ impl Receive {
         let measured = measured.map_err(exit_error)?;
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!(
-                "creel-cast: the run ended within its first second, which the figures for CPU and \
-                 parked leave out"
+                "creel-cast: the run ended within its first second, so the figures for CPU and \
+                 parked mean nothing: they leave out the first second"
             );
         }
         let exit = report::print(&measured, common, self.streams_format)?;

@@ -266,8 +266,8 @@ impl Send {
 
     fn print_sdp(&self, plan: &Plan) -> anyhow::Result<Exit> {
         if self.framing == Framing::Raw {
-            let text =
-                "cannot print a session description of raw framing: remove --sdp or --framing raw";
+            let text = "cannot print a session description for --framing raw, because only RTP has \
+                        one: remove --sdp or --framing raw";
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {

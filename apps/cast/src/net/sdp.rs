@@ -55,8 +55,10 @@ impl RtpSession {
         }
         match (sessions.is_empty(), inactive) {
             (false, _) => Ok(sessions),
-            (true, 0) => Err("it has no audio".into()),
-            (true, _) => Err("all of its audio is inactive (a=inactive)".into()),
+            (true, 0) => Err("the session description has no audio".into()),
+            (true, _) => {
+                Err("all audio of the session description is inactive (a=inactive)".into())
+            }
         }
     }
 }
@@ -134,14 +136,14 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     let is_encrypted = proto.contains("SAVP") || media.has_attribute("crypto");
     if is_encrypted {
         return Err(format!(
-            "its audio is encrypted ({}), and SRTP is not supported",
+            "the audio is encrypted ({}), and this program does not support SRTP",
             media.proto
         ));
     }
     let of_whole = whole.connection.as_ref().map(std::slice::from_ref);
     let connections = match media.connections.is_empty() {
         false => &media.connections[..],
-        true => of_whole.ok_or("its audio has no connection (c=)")?,
+        true => of_whole.ok_or("the audio has no address, because a line `c=` is missing")?,
     };
     let mut groups = Vec::new();
     for connection in connections {
@@ -152,7 +154,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     let ports = usize::from(media.num_ports.unwrap_or(1).max(1));
     if ports > 1 && groups.len() > 1 && ports != groups.len() {
         return Err(format!(
-            "it has {ports} ports and {} addresses, which do not belong together",
+            "the audio has {ports} ports and {} addresses, so they do not form pairs",
             groups.len()
         ));
     }
@@ -174,7 +176,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
         let port = steps
             .checked_mul(step)
             .and_then(|steps| media.port.checked_add(steps))
-            .ok_or("it has more ports than there are above its first port")?;
+            .ok_or("the audio has more ports than there are above its first port")?;
         sessions.push(RtpSession {
             address: SocketAddr::new(ip, port),
             sources: senders(whole, media, ip)?,
@@ -210,9 +212,9 @@ fn add_groups(
                 .checked_add(n.into())
                 .map(|ip| Ipv6Addr::from(ip).into()),
         };
-        let ip = ip.ok_or("its range of addresses continues after the last IP address")?;
+        let ip = ip.ok_or("the range of addresses (c=) goes beyond the last IP address")?;
         if groups.len() >= GROUPS_MAX {
-            return Err(format!("it has more than {GROUPS_MAX} addresses"));
+            return Err(format!("the audio has more than {GROUPS_MAX} addresses"));
         }
         groups.push((ip, address.ttl));
     }
@@ -331,11 +333,13 @@ fn formats(media: &Media) -> Result<Formats, String> {
             }
             None => Format::of_payload_type(number),
         };
-        let format = format.ok_or(format!("payload type {number} has no a=rtpmap"))?;
+        let format = format.ok_or(format!(
+            "the payload type {number} has no format, because a line `a=rtpmap` is missing"
+        ))?;
         named.push((number, format));
     }
     if named.is_empty() {
-        return Err("its audio has no payload type".into());
+        return Err("the audio has no payload type in its line `m=`".into());
     }
     Ok(Formats::new(named))
 }

@@ -315,9 +315,9 @@ impl std::str::FromStr for Where {
 
 /// Parses the value of `--metric`, for example `samples=(\d+) samples`.
 fn metric(text: &str) -> Result<(String, Regex)> {
-    let (name, expression) = text.split_once('=').context(
-        "expected NAME=REGEX, for example 'samples=rendered (\\d+) samples'",
-    )?;
+    let (name, expression) = text
+        .split_once('=')
+        .context("expected NAME=REGEX, for example 'samples=rendered (\\d+) samples'")?;
     if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
         bail!(
             "cannot use `{name}` as the name of a metric: it is empty, or creel has a column of \

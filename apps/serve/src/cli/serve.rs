@@ -257,7 +257,7 @@ fn note(settings: &Settings, is_waiting: bool) -> String {
 fn read(path: &Path) -> anyhow::Result<Options> {
     let text = fs::read_to_string(path).map_err(|error| {
         let why = format!(
-            "cannot read the settings of --config {}: {error}",
+            "cannot read the configuration file {} (--config): {error}",
             path.display()
         );
         match error.kind() {
@@ -269,7 +269,10 @@ fn read(path: &Path) -> anyhow::Result<Options> {
     options.map_err(|error| {
         Failure::new(
             Exit::BadData,
-            format!("invalid settings in {}: {error}", path.display()),
+            format!(
+                "invalid settings in the configuration file {}: {error}",
+                path.display()
+            ),
         )
         .into()
     })
@@ -352,7 +355,7 @@ impl Options {
             if value == Some(0) {
                 anyhow::bail!(Failure::new(
                     Exit::Usage,
-                    format!("--{name} 0 would serve no request: use at least 1")
+                    format!("with --{name} 0 the service would answer no request: use 1 or more")
                 ));
             }
         }

@@ -216,7 +216,9 @@ impl RedisAddr {
             None => (None, rest),
         };
         if rest.contains(['?', '#']) {
-            return Err("options after \"?\" or \"#\" are not supported".into());
+            return Err(
+                "this address cannot have options after \"?\" or \"#\": remove them".into(),
+            );
         }
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let default_port = if kind == "sentinel" {
@@ -278,7 +280,7 @@ fn decode(text: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(|text| text.into_owned())
-        .map_err(|_| "the login is not valid UTF-8".into())
+        .map_err(|_| "the user or the password in the address is not valid UTF-8".into())
 }
 
 #[cfg(test)]

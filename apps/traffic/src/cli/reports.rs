@@ -137,7 +137,7 @@ impl ReportFlags {
     ) -> anyhow::Result<OpenReports> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
-                "the reports would be empty: --until must be later than --from",
+                "the reports would be empty: use a time for --until that is later than --from",
             ));
         }
         let filter = Filter {
@@ -181,7 +181,10 @@ impl ReportFlags {
             let (loops, areas): (Vec<_>, Vec<_>) = all.into_iter().partition(is_loop);
             for (file, all, kind) in [(&self.e1, loops, "E1"), (&self.e2, areas, "E2")] {
                 if file.is_some() && all.is_empty() {
-                    let reason = format!("{} has no detector of kind {kind}", path.display());
+                    let reason = format!(
+                        "the file {} has no detector of the kind {kind}",
+                        path.display()
+                    );
                     return Err(super::bad_data(reason));
                 }
                 open_reports.open(file.as_deref(), |to| {

@@ -368,7 +368,7 @@ impl Scene {
         let raised = network.raised_links();
         if raised > 0 && !quiet {
             output::note(&format!(
-                "creel-traffic: {}: {raised} roads are simulated with one second each, although they are shorter: too many short roads are connected\n",
+                "creel-traffic: {}: {raised} roads take one second to drive through, although they are shorter, because too many short roads are connected\n",
                 path.display()
             ));
         }

@@ -108,12 +108,15 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         });
         let first = junctions.next().flatten();
         if first.is_none() || !junctions.all(|junction| junction == first) {
-            return fail("a movement that yields does not belong to one junction".into());
+            return fail("a turn and the turn that it yields to are at different junctions".into());
         }
     }
     let inner = raw.inner_ms.len();
     if (inner > 0 && inner != raw.links.len()) || raw.inner_ms.iter().any(|&ms| ms > 60_000) {
-        return fail("the times inside junctions must be at most 60 s, one for each road".into());
+        return fail(
+            "the times to cross a junction must be at most 60 s, with one time for each road"
+                .into(),
+        );
     }
     if raw
         .rings

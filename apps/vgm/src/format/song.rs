@@ -100,7 +100,8 @@ impl Song {
         if header.version > NEWEST_VERSION {
             let (major, minor) = (header.version >> 8, header.version & 0xFF);
             warnings.push(format!(
-                "the song has version {major:x}.{minor:02x} of the format; we know it up to 1.72"
+                "the song has version {major:x}.{minor:02x} of the VGM format, but this program \
+                 knows only versions up to 1.72"
             ));
         }
         Ok(Song {
@@ -200,7 +201,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
     if !kind.is_file() {
         return Err(io::Error::other(
-            "is not a file but a FIFO, a socket or a device",
+            "the path is not a file but a FIFO, a socket or a device",
         ));
     }
     File::open(path)

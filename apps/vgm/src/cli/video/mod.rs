@@ -209,7 +209,9 @@ impl Draw {
         }
         if found.songs.len() != 1 {
             let (path, count) = (self.path.display(), found.songs.len());
-            let message = format!("cannot draw {path}: it has {count} songs. Pass one song");
+            let message = format!(
+                "cannot draw {path}, because it contains {count} songs. Pass the path of one song"
+            );
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let (source, _) = found.songs.remove(0);

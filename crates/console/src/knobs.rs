@@ -101,7 +101,7 @@ pub fn jobs(text: &str) -> Result<usize, String> {
                 Err(format!("more than {JOBS_MAX} workers are not supported"))
             }
             Ok(jobs) => Ok(jobs),
-            Err(_) => Err("use a number of workers, cores or pus".into()),
+            Err(_) => Err("expected a number of workers, cores or pus".into()),
         },
     }
 }

@@ -117,7 +117,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),
-        "a channel's capacity is 1 to 2^30, not {capacity}"
+        "the capacity of a channel must be 1 to 2^30, not {capacity}"
     );
     // A lap is a power of two that is greater than the capacity, so that the stamps for "written"
     // and "free in the next lap" differ even with one place.

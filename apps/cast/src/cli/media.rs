@@ -17,7 +17,7 @@ pub struct Media {
     /// as 0 for PCMU, are already defined
     #[arg(long, value_name = "[N=]FORMAT", value_parser = typed, help_heading = "Formats")]
     codec: Vec<(u8, Format)>,
-    /// Read streams, addresses and formats from this session description
+    /// Read streams, addresses and formats from this session description (SDP)
     #[arg(long, value_name = "FILE", help_heading = "Formats")]
     pub from_sdp: Option<PathBuf>,
     /// Exchange RTCP reports: off (send none, but read those that arrive), mux (on the port of the

@@ -35,7 +35,7 @@ pub fn find(command: &OsStr) -> Result<PathBuf> {
             Err(Errno::EACCES) if path.is_file() => {
                 fail(Exit::NotExecutable, "it is not an executable file")
             }
-            Err(Errno::EISDIR) => fail(Exit::NotExecutable, "it is not a file"),
+            Err(Errno::EISDIR) => fail(Exit::NotExecutable, "it is a folder or a device"),
             Err(error) => fail(Exit::NotExecutable, error.desc()),
         };
     }

@@ -88,7 +88,7 @@ impl Song {
         let repeat = walk.repeat(&header, &mut warnings);
         let container = unpacked
             .defect
-            .map(|defect| format!("{defect}; its end is missing"));
+            .map(|defect| format!("{defect}, so its end is missing"));
         let mut losses: Vec<_> = container
             .into_iter()
             .chain(header.defects.clone())

@@ -140,7 +140,8 @@ impl Walk {
                         if offset == header.data_offset {
                             return Err(Error::malformed(offset, reason));
                         }
-                        walk.losses.push(format!("{reason}; the song ends there"));
+                        walk.losses
+                            .push(format!("{reason}, so the song ends there"));
                         bytes.truncate(offset);
                         bytes.push(END);
                         break;

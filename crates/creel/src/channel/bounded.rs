@@ -657,7 +657,10 @@ impl<T> Future for SendFuture<'_, T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         // We check this before we claim a place, because a claimed place must be filled.
-        assert!(this.message.is_some(), "polled after it was ready");
+        assert!(
+            this.message.is_some(),
+            "the future was polled after it was ready"
+        );
         let claim = ready!(this.end.poll(cx));
         let message = this.message.take().expect("looked at above");
         let sent = match claim {

@@ -463,7 +463,7 @@ impl Gang {
     pub fn run<F: Fn(Member<'_>) + Sync>(&mut self, f: F) {
         assert!(
             !self.is_on_member(),
-            "a gang is run by one of its own workers"
+            "a gang must be run by one of its own workers"
         );
         let state = &*self.state;
         let region = Region {

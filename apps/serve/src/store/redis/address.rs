@@ -255,7 +255,10 @@ impl RedisAddr {
             database(number)?
         };
         if address.database > 0 && kind == "cluster" {
-            return Err("a cluster has only database 0".into());
+            return Err(
+                "a cluster has only database 0: remove the number of the database from the address"
+                    .into(),
+            );
         }
         if let Some(login) = login {
             let (user, password) = match login.split_once(':') {

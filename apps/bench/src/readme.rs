@@ -295,7 +295,7 @@ fn between_the_marks(file: &Path, part: &str) -> anyhow::Result<String> {
     });
     let (before, after) = places.ok_or_else(|| {
         bad(&format!(
-            "it needs a line `{BEGIN}` and a line `{END}` after it"
+            "the file needs a line `{BEGIN}`, and after it a line `{END}`"
         ))
     })?;
     Ok(format!("{before}{BEGIN}\n{part}{END}{after}"))

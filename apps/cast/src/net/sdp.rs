@@ -247,11 +247,12 @@ fn rtcp(whole: &Session, media: &Media) -> Result<(Rtcp, Option<ReportAddress>),
     let Some(stated) = stated else {
         return Ok((Rtcp::Own, None));
     };
-    let stated = stated.map_err(|error| format!("its address for reports (a=rtcp): {error}"))?;
+    let stated = stated
+        .map_err(|error| format!("the address for RTCP reports (a=rtcp) is invalid: {error}"))?;
     let to = match stated.connection_address.as_deref() {
         None => None,
         Some(text) => Some(text.parse::<IpAddr>().map_err(|_| {
-            format!("its address for reports (a=rtcp) is {text}: expected an IP address")
+            format!("the address for RTCP reports (a=rtcp) is {text}: expected an IP address")
         })?),
     };
     let port = stated.port;
@@ -272,13 +273,15 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
     let (mut only, mut except) = (Vec::new(), Vec::new());
     let mut has_included = false;
     for filter in filters {
-        let filter = filter.map_err(|error| format!("its source filter: {error}"))?;
+        let filter = filter
+            .map_err(|error| format!("the source filter (a=source-filter) is invalid: {error}"))?;
         let is_ours = match &filter.destination {
             SourceFilterDestination::Wildcard => true,
             SourceFilterDestination::Address(SourceFilterAddress::IpAddr(ip)) => *ip == destination,
             SourceFilterDestination::Address(SourceFilterAddress::FQDN(name)) => {
                 return Err(format!(
-                    "its source filter has the host name {name}: expected an IP address"
+                    "the source filter (a=source-filter) has the host name {name}: expected an IP \
+                     address"
                 ));
             }
         };
@@ -294,7 +297,8 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
         for source in &filter.sources {
             let SourceFilterAddress::IpAddr(ip) = source else {
                 return Err(format!(
-                    "its source filter has the host name {source}: expected an IP address"
+                    "the source filter (a=source-filter) has the host name {source}: expected an \
+                     IP address"
                 ));
             };
             match filter.mode {

@@ -13,7 +13,9 @@ const CYCLE_MS_MAX: Ms = 1_000_000_000;
 pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
     let fail = |reason: String| Err(NetworkError(reason));
     if raw.junctions.is_empty() || raw.links.is_empty() {
-        return fail("the network is empty: it needs at least one junction and one road".into());
+        return fail(
+            "the network is empty: a network needs at least one junction and one road".into(),
+        );
     }
     if raw.junctions.len().max(raw.links.len()) > LINKS_MAX {
         return fail(format!(

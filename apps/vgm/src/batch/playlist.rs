@@ -375,7 +375,7 @@ impl Playlist {
         if read.is_err() || !begin.starts_with(b"#EXTM3U") {
             return Some("the file exists, but it is not an M3U playlist");
         }
-        (!replaced).then_some("it exists. Use --overwrite to replace it")
+        (!replaced).then_some("the playlist exists already. Use --overwrite to replace it")
     }
 
     /// Writes the playlist in the order of the input. Paths are relative to the playlist if

@@ -361,7 +361,7 @@ impl Comparison {
                 ]);
             }
             out += &table.text();
-            out += "to see whether a difference is real, run its case again (--case NAME)\n";
+            out += "to see whether a difference is real, measure its case again with --case NAME\n";
         }
         if !self.baseline_moved.is_empty() {
             let names = self.baseline_moved.join("; ");

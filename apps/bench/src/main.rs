@@ -67,7 +67,8 @@ struct Cli {
     /// Run only cases with this name; may be repeated
     #[arg(long = "case", value_name = "CASE", help_heading = "What to measure")]
     cases: Vec<String>,
-    /// Measure only subjects whose name contains TEXT; may be repeated
+    /// Measure only subjects (the libraries or settings that a case compares) whose name contains
+    /// TEXT; may be repeated
     #[arg(
         long = "subject",
         value_name = "TEXT",
@@ -131,7 +132,8 @@ struct Cli {
         help_heading = "Options of render and traffic"
     )]
     cool_down: Option<Duration>,
-    /// Compare traffic with UXsim and SUMO, using a Python that has uxsim and eclipse-sumo
+    /// Compare the workload traffic with the simulators UXsim and SUMO. PROGRAM is a Python
+    /// interpreter in which the packages uxsim and eclipse-sumo are installed
     #[arg(
         long,
         value_name = "PROGRAM",
@@ -141,7 +143,7 @@ struct Cli {
     /// Write the report to FILE, which ends in .html, .md, .json or .csv; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Reports")]
     report: Vec<PathBuf>,
-    /// Show an earlier run's JSON report again and measure nothing
+    /// Show the JSON report of an earlier run again, and measure nothing
     #[arg(
         long,
         value_name = "FILE.json",
@@ -149,14 +151,16 @@ struct Cli {
         help_heading = "Reports"
     )]
     from: Option<PathBuf>,
-    /// Compare with an earlier run's JSON report; exit with 1 if something became slower
+    /// Compare the results with the JSON report of an earlier run. Exit with 1 if something became
+    /// slower
     #[arg(long, value_name = "OLD.json", help_heading = "Reports")]
     compare: Option<PathBuf>,
-    /// Compare even if the conditions of the runs differ, or resume even if the commit differs
+    /// Let --compare compare runs whose conditions differ, or --resume continue a run of another
+    /// commit
     #[arg(long, requires = "earlier run", help_heading = "Reports")]
     anyway: bool,
     /// Keep the run in a new folder in DIR. The folder contains the reports, a description of the
-    /// machine, and all versions
+    /// machine, and the versions of the compilers and libraries
     #[arg(long, value_name = "DIR", help_heading = "Reports")]
     record: Option<PathBuf>,
     /// Update the table in FILE from the newest record in benches/runs. This also updates

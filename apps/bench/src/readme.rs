@@ -205,7 +205,7 @@ struct Generated {
 /// used, or if a file cannot be read or written.
 pub fn write(readme: &Path) -> anyhow::Result<Exit> {
     let Some(files) = generated(readme)? else {
-        output::note("creel-bench: no record yet, nothing to write\n");
+        output::note("creel-bench: there is no record yet, so there is nothing to write\n");
         return Ok(Exit::Done);
     };
     for Generated { path, text } in &files {
@@ -221,7 +221,7 @@ pub fn write(readme: &Path) -> anyhow::Result<Exit> {
 /// Returns the same errors as [`write`], except those of writing.
 pub fn check(readme: &Path) -> anyhow::Result<Exit> {
     let Some(files) = generated(readme)? else {
-        output::text("no record yet, nothing to check\n")?;
+        output::text("there is no record yet, so there is nothing to check\n")?;
         return Ok(Exit::Done);
     };
     for Generated { path, text } in &files {
@@ -295,7 +295,7 @@ fn between_the_marks(file: &Path, part: &str) -> anyhow::Result<String> {
     });
     let (before, after) = places.ok_or_else(|| {
         bad(&format!(
-            "it needs a line `{BEGIN}` and a line `{END}` after it"
+            "the file needs a line `{BEGIN}`, and after it a line `{END}`"
         ))
     })?;
     Ok(format!("{before}{BEGIN}\n{part}{END}{after}"))

@@ -24,7 +24,7 @@ pub fn write(
     budget: &Budget,
 ) -> anyhow::Result<PathBuf> {
     let Some(first) = report.sections.first() else {
-        bail!("cannot write a record: nothing was measured");
+        bail!("cannot write a record, because nothing was measured");
     };
     let name = format!("{}-{}", first.host.date, first.host.slug(machine));
     let numbered = |number: usize| match number {

@@ -24,7 +24,7 @@ pub enum Load {
     /// Start nothing else
     #[default]
     Idle,
-    /// Spin on the last usable PU, as another program would
+    /// Run a thread that computes without pause on the last usable PU (hardware thread)
     Busy,
     /// Use four times as many workers as --jobs
     Oversubscribed,

@@ -94,7 +94,7 @@ fn tcpdump_link_types_are_read() {
     assert!(
         error
             .to_string()
-            .ends_with("its link type 105 is not supported"),
+            .ends_with("the link type 105 of the capture is not supported"),
         "{error}"
     );
 }

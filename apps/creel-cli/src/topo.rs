@@ -28,8 +28,9 @@ pub struct Args {
     /// Show another machine: read copies of its /sys and /proc from the folder DIR
     #[arg(long, value_name = "DIR", help_heading = "Machine")]
     root: Option<PathBuf>,
-    /// Use an invented machine, for example "package:2 numa:1 l3:2 core:8 pu:2" or
-    /// "core:6+8 pu:2+1"
+    /// Show an invented machine. Each LEVEL:N (package, die, numa, l4, l3, l2, l1, core, pu) says
+    /// how many of this level are in one of the level before it. "package:2 l3:2 core:8 pu:2" has 2
+    /// packages with 2 L3 caches each. "core:6+8 pu:2+1" has two kinds of cores
     #[arg(
         long,
         value_name = "LEVELS",
@@ -68,7 +69,7 @@ pub struct Args {
         help_heading = "Workers"
     )]
     worker_memory: Option<u64>,
-    /// Also draw the machine as SVG into FILE; with - draw to stdout and print nothing else
+    /// Also draw the machine as SVG into FILE. If FILE is -, draw to stdout and print nothing else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     svg: Option<PathBuf>,
 }

@@ -46,9 +46,9 @@ pub enum Refusal {
     Method(Route),
     /// 501: the body has a transfer coding that we do not support.
     Coding,
-    /// 408: the body did not arrive in time.
+    /// 408: the request body did not arrive in time.
     Slow,
-    /// 413: the body is too large.
+    /// 413: the request body is too large.
     TooLarge,
     /// 503: admission control rejected the request.
     Shed(Shed),
@@ -265,7 +265,9 @@ impl App {
             match Limited::new(body.as_mut(), self.body_max).collect().await {
                 Ok(body) => Ok(body.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
-                Err(error) => Err(Refusal::Bad(format!("cannot read the body: {error}"))),
+                Err(error) => Err(Refusal::Bad(format!(
+                    "cannot read the request body: {error}"
+                ))),
             }
         });
         let collected = collected.await.unwrap_or(Err(Refusal::Slow));
@@ -347,7 +349,7 @@ fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
     match (chunked.len(), others.len()) {
         (0 | 1, 0) => Ok(()),
         (2.., _) => Err(Refusal::Bad(
-            "the body is chunked more than once".to_owned(),
+            "the request body has the transfer coding chunked more than once".to_owned(),
         )),
         _ => Err(Refusal::Coding),
     }
@@ -386,7 +388,10 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
         Refusal::NotFound => (StatusCode::NOT_FOUND, "not found".into()),
         Refusal::Method(route) => (
             StatusCode::METHOD_NOT_ALLOWED,
-            format!("wrong method: use {}", allowed_methods(*route)),
+            format!(
+                "this path does not accept the method: use {}",
+                allowed_methods(*route)
+            ),
         ),
         Refusal::Coding => (
             StatusCode::NOT_IMPLEMENTED,
@@ -394,11 +399,11 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
         ),
         Refusal::Slow => (
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not arrive in time".into(),
+            "the request body did not arrive in time".into(),
         ),
         Refusal::TooLarge => (
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the body is too large".into(),
+            "the request body is too large".into(),
         ),
         Refusal::Shed(_) => (
             StatusCode::SERVICE_UNAVAILABLE,
@@ -406,7 +411,7 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
         ),
         Refusal::Late => (
             StatusCode::SERVICE_UNAVAILABLE,
-            "the request was not done by its deadline: try again later".into(),
+            "the service could not finish the request by its deadline: try again later".into(),
         ),
         // We do not send the error message of the store to clients. Operators find it on stderr and
         // in the reply to `/ready`.
@@ -417,7 +422,7 @@ pub fn error_reply(refusal: &Refusal) -> Reply {
         Refusal::NotReady(why) => (StatusCode::SERVICE_UNAVAILABLE, why.clone()),
         Refusal::Broken => (
             StatusCode::INTERNAL_SERVER_ERROR,
-            "internal error: the job failed".into(),
+            "internal error: the job of this request failed".into(),
         ),
     };
     let mut reply = reply(json!({"error": why}));

@@ -169,7 +169,7 @@ impl Crypto {
                     let signature = Signature::from_bytes(signature);
                     Done::Verified(key.verify_strict(message, &signature).is_ok())
                 }
-                Err(_) => Done::Rejected("key is not a valid Ed25519 public key"),
+                Err(_) => Done::Rejected("the key is not a valid Ed25519 public key"),
             },
             Job::Digest(Algo::Sha256, bytes) => Done::Digest(Sha256::digest(bytes).to_vec()),
             Job::Digest(Algo::Sha512, bytes) => Done::Digest(Sha512::digest(bytes).to_vec()),
@@ -186,7 +186,7 @@ impl Crypto {
 
     fn check(&self, password: &[u8], stored_hash: &str) -> Done {
         let Ok(stored_hash) = PasswordHash::new(stored_hash) else {
-            return Done::Rejected("stored_hash is not a PHC string");
+            return Done::Rejected("the stored_hash is not a PHC string, such as $argon2id$v=19$…");
         };
         let Ok(params) = Params::try_from(&stored_hash) else {
             return Done::Rejected("stored_hash is not an argon2 hash");

@@ -37,17 +37,17 @@ fn parse(text: &str) -> io::Result<Seed> {
     let text = text.trim();
     if text.is_empty() {
         return Err(invalid(
-            "the file is empty. If it has never contained a key, delete it, and the next start \
-             creates a new one",
+            "the key file is empty. If it has never contained a key, delete it, and the next start \
+             creates a new key",
         ));
     }
     let mut seed = [0; 32];
     hex::decode_to_slice(text, &mut seed)
-        .map_err(|_| invalid("not a key: expected 64 hex digits"))?;
+        .map_err(|_| invalid("the file contains no key: expected 64 hex digits"))?;
     if is_weak(&seed) {
         return Err(invalid(
-            "the key is not random, so that anybody could guess it and sign with it. Delete the \
-             file, and the next start creates a random key",
+            "the key in the file is not random, so anybody could guess it and sign with it. Delete \
+             the file, and the next start creates a random key",
         ));
     }
     Ok(seed)

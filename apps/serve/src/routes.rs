@@ -116,8 +116,9 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             let bytes = |name, into: &mut [u8]| {
                 hex::decode_to_slice(value(uri, name).unwrap_or_default(), into)
             };
-            bytes("key", &mut key).map_err(|_| "key: expected 64 hex digits")?;
-            bytes("signature", &mut signature).map_err(|_| "signature: expected 128 hex digits")?;
+            bytes("key", &mut key).map_err(|_| "the key must have 64 hex digits")?;
+            bytes("signature", &mut signature)
+                .map_err(|_| "the signature must have 128 hex digits")?;
             Ok(Job::Verify {
                 key,
                 signature,
@@ -130,7 +131,7 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
             Some(_) => Err("algorithm: expected sha256 or sha512"),
         },
         Route::Hash => match body.len() {
-            0 => Err("expected a password in the body"),
+            0 => Err("the request body must contain a password"),
             _ => Ok(Job::Hash(body)),
         },
         Route::Check => {
@@ -150,7 +151,7 @@ pub fn job(route: Route, uri: &Uri, body: Bytes) -> Result<Job, &'static str> {
                 stored_hash,
             })
         }
-        _ => Err("this route has no job"),
+        _ => Err("this path has no job"),
     }
 }
 
@@ -187,7 +188,7 @@ pub fn request_timeout(
         return Ok(default);
     };
     let timeout = timeout.to_str().ok().and_then(|text| text.parse().ok());
-    let timeout = timeout.ok_or("x-timeout-ms: expected a number of milliseconds")?;
+    let timeout = timeout.ok_or("the header x-timeout-ms must be a number of milliseconds")?;
     Ok(Duration::from_millis(timeout).min(most))
 }
 

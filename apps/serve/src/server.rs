@@ -62,7 +62,8 @@ impl fmt::Display for ServerError {
             ServerError::Setting(what) => f.write_str(what),
             ServerError::Files(most) => write!(
                 f,
-                "the limit of open files allows only {most} connections: raise it (ulimit -n 1024)"
+                "the limit of open files allows only {most} connections: raise the limit (ulimit \
+                 -n 1024)"
             ),
             ServerError::Pool(error) => error.fmt(f),
             ServerError::File(path, error) => write!(f, "cannot use {}: {error}", path.display()),
@@ -268,8 +269,9 @@ fn crypto(settings: &Settings) -> Result<Crypto, ServerError> {
         None => {
             let mut seed = [0; 32];
             let filled = getrandom::fill(&mut seed);
-            filled
-                .map_err(|error| ServerError::Setting(format!("cannot generate a key: {error}")))?;
+            filled.map_err(|error| {
+                ServerError::Setting(format!("cannot generate a signing key: {error}"))
+            })?;
             seed
         }
     };

@@ -88,7 +88,7 @@ pub fn equilibrium(
         let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
         let (all, best) = (dot(&now, &flows), dot(&now, &target));
         if !all.is_finite() {
-            let reason = "cannot compute the equilibrium: the total travel time is out of range, because there are too many trips";
+            let reason = "cannot compute the equilibrium: there are so many trips that the total travel time is out of range";
             return Err(NetworkError(reason.into()));
         }
         let reached = if all > 0.0 { (all - best) / all } else { 0.0 };

@@ -97,8 +97,8 @@ impl Layout {
         let room = u32::MAX - 100 - (trailer.len() + annotation.len()) as u32;
         let Some(data) = data.filter(|bytes| *bytes < room) else {
             let reason = format!(
-                "{frames} frames do not fit in a sound file of 4 GiB. Use --flac, or a smaller \
-                 --bit-depth"
+                "{frames} frames do not fit into a WAV or AU file, which has at most 4 GiB. Use \
+                 --flac, or a smaller --bit-depth"
             );
             return Err(Error::TooLarge(reason));
         };

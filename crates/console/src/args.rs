@@ -30,7 +30,8 @@ pub struct Common {
         help_heading = COMMON
     )]
     pub format: Format,
-    /// Use colour; auto means on a terminal, unless NO_COLOR is set
+    /// Use colour in the output. auto means only on a terminal, and only if the variable NO_COLOR
+    /// is not set
     #[arg(
         long,
         value_enum,
@@ -40,7 +41,7 @@ pub struct Common {
         help_heading = COMMON
     )]
     pub color: ColorChoice,
-    /// Print neither progress nor notes
+    /// Print no progress and no notes. Errors are still printed
     #[arg(short, long, global = true, help_heading = COMMON)]
     pub quiet: bool,
 }

@@ -29,8 +29,8 @@ use creel_topology::{Budget, LimitKind, Machine, Placement};
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Pool settings")]
 pub struct Knobs {
-    /// Use this number of workers: a number, `cores` for one per usable core (the default) or `pus`
-    /// for one per usable hardware thread
+    /// Use this number of workers: a number, `cores` for one worker per usable core (the default)
+    /// or `pus` for one worker per usable hardware thread
     #[arg(short, long, value_name = "N", value_parser = jobs, allow_negative_numbers = true)]
     pub jobs: Option<usize>,
     /// Choose where the workers run: unpinned (the OS moves them), cores (one core per worker), pus
@@ -101,7 +101,7 @@ pub fn jobs(text: &str) -> Result<usize, String> {
                 Err(format!("more than {JOBS_MAX} workers are not supported"))
             }
             Ok(jobs) => Ok(jobs),
-            Err(_) => Err("use a number of workers, cores or pus".into()),
+            Err(_) => Err("expected a number of workers, cores or pus".into()),
         },
     }
 }

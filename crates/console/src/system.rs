@@ -21,13 +21,19 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     let path = path.as_ref();
     // We open regular files only, because opening a FIFO would block, and a device may be endless.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a file"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            "the path is not that of a file",
+        ));
     }
     let mut bytes = Vec::new();
     let limit = BYTES_MAX as u64 + 1;
     File::open(path)?.take(limit).read_to_end(&mut bytes)?;
     if bytes.len() > BYTES_MAX {
-        return Err(io::Error::new(ErrorKind::InvalidData, "it is too long"));
+        return Err(io::Error::new(
+            ErrorKind::InvalidData,
+            "the file is longer than 32 MiB",
+        ));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -100,7 +100,7 @@ impl PerCore {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match self.places.first() {
             Some((_, listener)) => listener.local_addr(),
-            None => Err(io::Error::other("there are no pools to serve on")),
+            None => Err(io::Error::other("cannot serve: the list of pools is empty")),
         }
     }
 

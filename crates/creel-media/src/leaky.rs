@@ -119,7 +119,7 @@ pub struct Receiver<T>(Arc<Mutex<Inner<T>>>);
 pub fn channel<T>(capacity: usize, leak: Leak) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),
-        "a channel's capacity is 1 to 2^30, not {capacity}"
+        "the capacity of a channel must be 1 to 2^30, not {capacity}"
     );
     let inner = Arc::new(Mutex::new(Inner {
         first: None,

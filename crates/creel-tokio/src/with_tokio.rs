@@ -54,7 +54,9 @@ impl<F: Future> Future for WithTokio<F> {
         let mut this = self.project();
         let _entered = this.tokio.enter();
         let future = this.future.as_mut().as_pin_mut();
-        let polled = future.expect("polled after it was ready").poll(cx);
+        let polled = future
+            .expect("the future was polled after it was ready")
+            .poll(cx);
         if polled.is_ready() {
             this.future.set(None);
         }

@@ -230,7 +230,7 @@ pub(crate) fn detached(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 }
 
 /// The future that [`blocking`] returns. It panics if it is polled again after it was ready.
-#[must_use = "a call that has not begun is left out when this is dropped"]
+#[must_use = "dropping the handle cancels a call that has not begun"]
 pub struct Blocking<T> {
     call: Arc<Mutex<Call<T>>>,
 }
@@ -258,7 +258,7 @@ impl<T> Future for Blocking<T> {
                 (before, Poll::Pending)
             }
             Call::Done(outcome) => (None, Poll::Ready(outcome)),
-            Call::GivenUp => panic!("polled after it was ready"),
+            Call::GivenUp => panic!("the future was polled after it was ready"),
         };
         drop(call);
         drop(before);

@@ -43,7 +43,8 @@ pub fn signal(number: i32) -> io::Result<Signal> {
     // point to our caller.
     assert!(
         number != libc::SIGBUS && !signal_hook_registry::FORBIDDEN.contains(&number),
-        "signal {number} cannot be taken: it is a fault of the program, or stops or kills it"
+        "cannot receive signal {number}: it reports a fault of the program, or always stops or \
+         kills the program"
     );
     let (sends, receives) = net::UnixStream::pair()?;
     sends.set_nonblocking(true)?;

@@ -206,7 +206,7 @@ fn a_gang_may_be_dropped_by_one_of_its_own_workers_but_not_run() {
     let message = ended.recv_timeout(Duration::from_secs(60)).unwrap();
     assert_eq!(
         message.as_deref(),
-        Some("a gang is run by one of its own workers")
+        Some("a gang must be run by one of its own workers")
     );
     // After the drop of the gang, the worker runs other work again.
     assert_eq!(pool.run_on(1, || 7).unwrap(), 7);

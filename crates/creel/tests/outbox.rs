@@ -104,7 +104,10 @@ fn a_panic_names_the_missing_receiver_and_the_outbox_remains_usable() {
         );
     }));
     let text = *thrown.unwrap_err().downcast::<String>().unwrap();
-    assert_eq!(text, "a message to receiver 10, but there are 10");
+    assert_eq!(
+        text,
+        "cannot send a message to receiver 10, because there are only 10 receivers"
+    );
     let address = outbox.for_receivers(10);
     pool.for_each_indexed((&mut senders, address), |i, (_, post)| {
         post.send(i % 10, Box::new(i))

@@ -123,11 +123,11 @@ fn different_and_impossible_lengths_are_named_in_the_panic() {
     let text = message(|| pool.for_each_chunk((&b, &a), 4, |_| ()));
     assert!(text.ends_with("number 1 of the tuple has 9, number 2 has 10"));
     let text = message(|| pool.for_each_chunk(&a, 0, |_| ()));
-    assert_eq!(text, "a chunk has at least one item, not 0");
+    assert_eq!(text, "a chunk must have at least one item, not 0");
     let text = message(|| _ = TilesMut::new(&mut a, 3, (1, 1)));
-    assert_eq!(text, "10 items are not whole rows of 3");
+    assert_eq!(text, "10 items do not fill whole rows of 3 items");
     let text = message(|| _ = pool.fold_with_leaves(0, &a, || 0, |_, _| (), |a, _| a));
-    assert_eq!(text, "a fold's tree has at least one leaf, not 0");
+    assert_eq!(text, "a fold must have at least one leaf, not 0");
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl<F: FnMut(ThreadBuilder) -> io::Result<()>> ThreadSpawn for CustomSpawn<F> {
 /// assert_eq!(pool.install(|| rayon_core::current_num_threads()), 2);
 /// # Ok::<(), rayon_core::ThreadPoolBuildError>(())
 /// ```
-#[must_use = "a builder makes no pool until you build it"]
+#[must_use = "a builder creates no pool until you call `build`"]
 pub struct ThreadPoolBuilder<S = DefaultSpawn> {
     threads: usize,
     member: bool,

@@ -94,7 +94,7 @@ impl<I: IndexedParallelIterator> On for I {}
 
 /// A parallel iterator on a pool. [`On::on`] creates it.
 #[derive(Clone, Debug)]
-#[must_use = "an iterator does nothing until one of its ends is called"]
+#[must_use = "a parallel iterator does nothing until you call a method that consumes it"]
 pub struct OnPool<'p, I> {
     iterator: I,
     pool: &'p Pool,

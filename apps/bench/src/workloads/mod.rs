@@ -110,7 +110,7 @@ assert has('uxsim') or has('sumo'), 'it has neither uxsim nor sumo'";
             let text = String::from_utf8_lossy(&output.stderr);
             text.lines()
                 .last()
-                .unwrap_or("it reported no reason")
+                .unwrap_or("the interpreter reported no reason")
                 .to_owned()
         }
         Err(error) => error.to_string(),

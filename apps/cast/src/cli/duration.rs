@@ -62,7 +62,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = tail.trim_start();
     }
     if nanos > NANOS_MAX {
-        return Err(format!("`{text}` is longer than 100 years"));
+        return Err(format!(
+            "the duration `{text}` is longer than 100 years: use a shorter one"
+        ));
     }
     Ok(Duration::from_nanos(nanos as u64))
 }

@@ -47,11 +47,11 @@ pub struct Evaluate {
     /// Measure these numbers of streams
     #[arg(long, value_delimiter = ',', value_name = "N,N,…", default_value = "100,200,300,400,500", value_parser = count, help_heading = "What to measure")]
     streams: Vec<usize>,
-    /// Measure with these numbers of contexts, which are threads
+    /// Measure with these numbers of threads (contexts)
     #[arg(long, alias = "groups", value_delimiter = ',', value_name = "N,N,…", default_value = "1", value_parser = count, help_heading = "What to measure")]
     contexts: Vec<usize>,
-    /// Measure contexts that handle packets and timers at most once per TIME, for each of these
-    /// times
+    /// Measure contexts that handle packets and timers at most once per TIME, with separate runs
+    /// for each TIME
     #[arg(long, value_delimiter = ',', value_name = "TIME,TIME,…", default_value = "20ms", value_parser = parse_duration, help_heading = "What to measure")]
     wait: Vec<Duration>,
     /// Produce a buffer of each stream every TIME. Over UDP this is always 10 ms
@@ -67,10 +67,11 @@ pub struct Evaluate {
     /// streams, and UDP at 100 to 500 streams with 5,000 and 10,000 buffers each
     #[arg(long, conflicts_with_all = ["streams", "contexts", "wait", "period", "buffers", "udp"], help_heading = "What to measure")]
     article: bool,
-    /// Measure UDP over the loopback as well, with one port per stream and with one port for all
+    /// Also measure UDP over the loopback, with one port per stream and with one port for all
+    /// streams
     #[arg(long, help_heading = "What to measure")]
     udp: bool,
-    /// Measure UDP only
+    /// Measure only UDP over the loopback, and no sinks
     #[arg(long, requires = "udp", help_heading = "What to measure")]
     only_udp: bool,
     /// Write the diagrams as SVG files to DIR: parked.svg, cpu.svg, and one file with the latencies
@@ -307,7 +308,7 @@ impl Evaluate {
             let sent = send::run(&send, interrupted);
             let received = receiving
                 .join()
-                .map_err(|_| Error::Plan("the receiver panicked".into()))?;
+                .map_err(|_| Error::Plan("the thread of the receiver panicked".into()))?;
             let sent = sent?;
             if interrupted() {
                 return Err(Error::Interrupted);

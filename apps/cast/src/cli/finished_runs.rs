@@ -54,7 +54,10 @@ impl FinishedRuns {
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         let name = || format!("cannot use {}", path.display());
         let other = || {
-            let text = format!("{}: it is not the file of an evaluation", name());
+            let text = format!(
+                "{}: it is not a file that creel-cast evaluate --resume has written",
+                name()
+            );
             Failure::new(Exit::BadData, text)
         };
         // We reject devices, because some of them never end.
@@ -172,7 +175,7 @@ mod tests {
             fs::write(&file.0, bytes).unwrap();
             let error = FinishedRuns::open(&file.0).err().unwrap().to_string();
             assert!(
-                error.ends_with("it is not the file of an evaluation"),
+                error.ends_with("it is not a file that creel-cast evaluate --resume has written"),
                 "{error}"
             );
             assert_eq!(fs::read(&file.0).unwrap(), bytes);

@@ -12,11 +12,12 @@ use super::rows::read_file;
 /// The flags for formats and sockets that `send`, `receive` and `rooms` have in common.
 #[derive(Args, Debug)]
 pub struct Media {
-    /// Define a payload type: PCMU, PCMA, G722, L16/44100, 97=L16/48000/2, opus/48000/2. Give the
-    /// flag again for more types. The static types are known already
+    /// Define a payload type, for example PCMA, L16/44100 or 97=L16/48000/2: its number N, and its
+    /// format as NAME/CLOCK/CHANNELS. Repeat the flag for more types. The static types of RTP, such
+    /// as 0 for PCMU, are already defined
     #[arg(long, value_name = "[N=]FORMAT", value_parser = typed, help_heading = "Formats")]
     codec: Vec<(u8, Format)>,
-    /// Read streams, addresses and formats from this session description
+    /// Read streams, addresses and formats from this session description (SDP)
     #[arg(long, value_name = "FILE", help_heading = "Formats")]
     pub from_sdp: Option<PathBuf>,
     /// Exchange RTCP reports: off (send none, but read those that arrive), mux (on the port of the
@@ -46,8 +47,8 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
         let format: Format = text.parse()?;
         if format.encoding == Encoding::Other {
             return Err(format!(
-                "unknown encoding `{text}`: to measure it without decoding it, add its payload type \
-                 and its clock, such as 96={text}/48000"
+                "unknown encoding `{text}`: to measure such packets without decoding them, give \
+                 the payload type and the clock rate as well, such as 96={text}/48000"
             ));
         }
         return Ok((format.usual_payload_type(), format));
@@ -55,7 +56,8 @@ fn typed(text: &str) -> Result<(u8, Format), String> {
     match number.parse() {
         Ok(number @ (0..=71 | 77..=127)) => Ok((number, format.parse()?)),
         _ => Err(format!(
-            "`{number}` is not a payload type: expected 0 to 127 without 72 to 76, which RTCP uses"
+            "`{number}` is not a payload type: expected 0 to 71 or 77 to 127, because RTCP uses 72 \
+             to 76"
         )),
     }
 }

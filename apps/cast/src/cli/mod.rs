@@ -58,8 +58,8 @@ impl ContextArgs {
 /// The flag for observers of the contexts, which all commands except `evaluate` have.
 #[derive(Args, Debug)]
 struct ObserveArgs {
-    /// Choose what other processes may do with the contexts: off, or look (`creel top` shows them)
-    /// [default: off]
+    /// Choose what other processes may do with the contexts: off (nothing), or look (`creel top`
+    /// shows the contexts) [default: off]
     #[arg(long, value_name = "O", value_parser = observe)]
     observe: Option<Observe>,
 }
@@ -69,7 +69,7 @@ struct ObserveArgs {
 enum Framing {
     /// RTP packets
     Rtp,
-    /// Bare samples, little-endian
+    /// Bare samples without a header, little-endian
     Raw,
 }
 
@@ -99,7 +99,7 @@ fn count(text: &str) -> Result<usize, String> {
 fn observe(text: &str) -> Result<Observe, String> {
     match text.parse() {
         Ok(allowed @ (Observe::Off | Observe::Look)) => Ok(allowed),
-        _ => Err("expected off or look".into()),
+        _ => Err("expected `off` or `look`".into()),
     }
 }
 
@@ -115,7 +115,9 @@ fn period(text: &str) -> Result<Duration, String> {
 /// packet exceeds the size of a datagram.
 fn packet_time(text: &str) -> Result<Duration, String> {
     match period(text)? {
-        time if time > Duration::from_secs(60) => Err("a packet lasts at most one minute".into()),
+        time if time > Duration::from_secs(60) => {
+            Err("a packet can contain at most one minute of sound".into())
+        }
         time => Ok(time),
     }
 }

@@ -92,7 +92,7 @@ pub struct Receive {
     /// Stop when no packet has arrived for TIME, counted from the first packet on
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = period, help_heading = "End of the run")]
     idle: Duration,
-    /// Stop after TIME in any case
+    /// Stop after TIME, even if packets still arrive
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
     /// Count a packet as late if it arrives more than TIME after it was due. Use the length of your
@@ -102,7 +102,7 @@ pub struct Receive {
     /// Write each stream to stream-N.wav in this folder
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     wav: Option<PathBuf>,
-    /// Write everything that arrives to this capture
+    /// Write all packets that arrive to this capture file, in the format pcap
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     write_pcap: Option<PathBuf>,
     /// Show one row per stream while they arrive, sorted by a column that you choose with the arrow
@@ -134,8 +134,8 @@ impl Receive {
         let measured = measured.map_err(exit_error)?;
         if !measured.sources.is_empty() && measured.buffers == 0 && !common.quiet {
             eprintln!(
-                "creel-cast: the run ended within its first second, which the figures for CPU and \
-                 parked leave out"
+                "creel-cast: the run ended within its first second, so the figures for CPU and \
+                 parked mean nothing: they leave out the first second"
             );
         }
         let exit = report::print(&measured, common, self.streams_format)?;

@@ -52,8 +52,8 @@ pub struct Relay {
     /// Hide the sources from the clients, by replacing SSRCs, sequence numbers and timestamps
     #[arg(long, help_heading = "Packets")]
     rewrite: bool,
-    /// Pass RTCP reports on: mux (on the ports of the packets), own (on the next ports, so that
-    /// ports are two apart), or off (not at all)
+    /// Pass RTCP reports on: mux (on the ports of the packets), own (each on the port after that of
+    /// the packets, so that the ports of the packets are two apart), or off (not at all)
     #[arg(
         long,
         value_name = "WHERE",
@@ -68,7 +68,7 @@ pub struct Relay {
     /// Send on this network interface, and join multicast groups on it
     #[arg(long, value_name = "NAME", help_heading = "Network")]
     interface: Option<String>,
-    /// Share the ports among N contexts, which are threads
+    /// Share the ports among N threads (contexts)
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
     /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
@@ -80,7 +80,7 @@ pub struct Relay {
     /// Stop when no packet has arrived for TIME, counted from the first packet on
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     idle: Option<Duration>,
-    /// Stop after TIME in any case
+    /// Stop after TIME, even if packets still arrive
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
 }

@@ -39,7 +39,7 @@ pub struct Rooms {
     /// resample
     #[arg(long, value_name = "N", default_value_t = 8_000, value_parser = clap::value_parser!(u32).range(8_000..=192_000), help_heading = "Rooms")]
     rate: u32,
-    /// Send packets that last TIME
+    /// Put TIME of sound into each packet
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = packet_time, help_heading = "Rooms")]
     packet_time: Duration,
     /// Admit up to N participants (legs) to one room
@@ -50,7 +50,7 @@ pub struct Rooms {
     silence: Duration,
     #[command(flatten)]
     media: Media,
-    /// Share the rooms among N contexts, which are threads
+    /// Share the rooms among N threads (contexts)
     #[arg(long, alias = "groups", value_name = "N", default_value_t = 1, value_parser = count, help_heading = "Contexts")]
     contexts: usize,
     /// Save CPU time by handling packets and timers at most once per TIME in each context. They are
@@ -62,7 +62,7 @@ pub struct Rooms {
     /// Stop when no packet has arrived for TIME, counted from the first packet on
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     idle: Option<Duration>,
-    /// Stop after TIME in any case
+    /// Stop after TIME, even if packets still arrive
     #[arg(long, value_name = "TIME", value_parser = period, help_heading = "End of the run")]
     r#for: Option<Duration>,
 }

@@ -16,11 +16,11 @@ use serde::Serialize;
 pub enum RowsFormat {
     /// A table
     Text,
-    /// A header, and a line per stream
+    /// A header line, and one line per stream
     Csv,
-    /// A line with an object per stream
+    /// One line per stream, with a JSON object
     Json,
-    /// The exposition format of Prometheus
+    /// The text format in which Prometheus reads metrics
     Prometheus,
 }
 

@@ -75,11 +75,12 @@ pub struct Send {
     /// Loop this WAV file instead of a test signal. Its rate must be that of the format
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz"], help_heading = "Content")]
     wav: Option<PathBuf>,
-    /// Read samples from this TCP address instead, with one connection per stream
+    /// Read samples from this TCP address instead of sending a test signal, with one connection per
+    /// stream
     #[arg(long, value_name = "IP:PORT", conflicts_with_all = ["tone", "hertz", "wav"], help_heading = "Content")]
     tcp: Option<SocketAddr>,
-    /// Replay this capture instead, with its original timing. The packets of its nth port go to
-    /// port + n
+    /// Replay this capture (pcap or pcapng) instead of sending a test signal, with its original
+    /// timing. The packets of the nth port of the capture go to port + n
     #[arg(long, value_name = "FILE", conflicts_with_all = NOT_FOR_REPLAYS, help_heading = "Content")]
     pcap: Option<PathBuf>,
     /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D, and !
@@ -89,7 +90,7 @@ pub struct Send {
     keys: Option<String>,
     #[command(flatten)]
     media: Media,
-    /// Send packets that last TIME [default: that of the session description, or 10ms]
+    /// Put TIME of sound into each packet [default: that of the session description, or 10ms]
     #[arg(long, value_name = "TIME", value_parser = packet_time, help_heading = "Formats")]
     packet_time: Option<Duration>,
     /// Send RTP packets (rtp), or datagrams of bare little-endian samples (raw)
@@ -282,8 +283,8 @@ impl Send {
 
     fn print_sdp(&self, plan: &Plan) -> anyhow::Result<Exit> {
         if self.framing == Framing::Raw {
-            let text =
-                "cannot print a session description of raw framing: remove --sdp or --framing raw";
+            let text = "cannot print a session description for --framing raw, because only RTP has \
+                        one: remove --sdp or --framing raw";
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if plan.to.is_empty() {

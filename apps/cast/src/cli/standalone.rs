@@ -30,8 +30,8 @@ pub struct Standalone {
     #[arg(long, value_name = "N", default_value_t = 80, value_parser = count, help_heading = "Buffers")]
     samples: usize,
     /// Choose how buffers reach the sinks: sync-mutex (a call under a mutex), async-mutex (a call
-    /// under an asynchronous mutex), task (a channel to a task per sink), slot (the same with room
-    /// for one buffer)
+    /// under an asynchronous mutex), task (a channel to a task per sink), slot (as task but with
+    /// room for one buffer)
     #[arg(long, value_name = "MODE", default_value_t, help_heading = "Buffers")]
     sink: SinkMode,
     /// Leave the first TIME of the run out of the figures

@@ -41,8 +41,10 @@ impl fmt::Display for Unsupported {
             Encoding::G722 | Encoding::Pcmu | Encoding::Pcma if cfg!(not(feature = "formats")) => {
                 "this program was built without the feature `formats`: build it with --features formats"
             }
-            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => "only one channel is supported",
-            _ => "there is no codec for this encoding",
+            Encoding::G722 | Encoding::Pcmu | Encoding::Pcma => {
+                "this program supports only one channel in this encoding"
+            }
+            _ => "this program has no codec for this encoding",
         };
         write!(f, "cannot encode or decode {}: {why}", self.0)
     }

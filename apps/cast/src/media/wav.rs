@@ -94,9 +94,9 @@ impl Sound {
         let name = bytes.get(..4);
         let is_riff = name == Some(b"RIFF") || name == Some(b"RF64") || name == Some(b"BW64");
         if !is_riff || bytes.get(8..12) != Some(b"WAVE") {
-            return Err(malformed("it has no RIFF WAVE header"));
+            return Err(malformed("the file has no RIFF WAVE header"));
         }
-        let format = chunk(bytes, b"fmt ").ok_or(malformed("it has no format chunk"))?;
+        let format = chunk(bytes, b"fmt ").ok_or(malformed("the file has no format chunk"))?;
         // With tag 0xfffe, the chunk goes on with the positions of the channels, and has its real tag
         // at the beginning of the sub-format.
         let extended = format
@@ -104,7 +104,7 @@ impl Sound {
             .map(|tag| u16::from_le_bytes([tag[0], tag[1]]));
         let format: &[u8; 16] = format
             .first_chunk()
-            .ok_or(malformed("its format chunk is too short"))?;
+            .ok_or(malformed("the format chunk of the file is too short"))?;
         let word = |at: usize| u16::from_le_bytes([format[at], format[at + 1]]);
         let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
         let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
@@ -118,7 +118,7 @@ impl Sound {
             let what = format!("format {tag} with {channels} channels of {bits} bits");
             return Err(Problem::Unsupported(what));
         }
-        let data = chunk(bytes, b"data").ok_or(malformed("it has no data chunk"))?;
+        let data = chunk(bytes, b"data").ok_or(malformed("the file has no data chunk"))?;
         let sample_bytes = usize::from(bits / 8);
         let frame_bytes = sample_bytes * channels;
         let data = &data[..data.len() / frame_bytes * frame_bytes];
@@ -131,7 +131,7 @@ impl Sound {
             _ => Vec::new(),
         };
         if samples.is_empty() || rate == 0 {
-            return Err(malformed("it has no samples"));
+            return Err(malformed("the file has no samples"));
         }
         Ok(Sound {
             rate,

@@ -92,7 +92,7 @@ impl ClientRegistry {
     pub fn add(&self, client: SocketAddr) -> Result<bool, Error> {
         if client.port() == 0 {
             return Err(Error::Plan(format!(
-                "cannot add {client}: the port must not be 0"
+                "cannot add the client {client}: its port must not be 0"
             )));
         }
         let addresses = self.addresses(client)?;
@@ -101,7 +101,8 @@ impl ClientRegistry {
             .find(|&&address| self.is_own_address(address))
         {
             return Err(Error::Plan(format!(
-                "cannot add {client}: {own} is our own port, so the packets would come back"
+                "cannot add the client {client}: {own} is a port of this program, so the packets \
+                 would come back"
             )));
         }
         let mut is_new = false;

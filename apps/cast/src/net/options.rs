@@ -195,7 +195,7 @@ fn set_traffic_class(socket: &Socket, address: SocketAddr, class: u32) -> io::Re
 fn set_traffic_class(_: &Socket, _: SocketAddr, _: u32) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "this system ignores the service class of a socket, so --dscp is not available",
+        "this system ignores the service class (DSCP) of a socket: leave out --dscp",
     ))
 }
 

@@ -64,14 +64,14 @@ fn inode(_: &std::net::UdpSocket) -> Option<u64> {
 pub(crate) fn warning(dropped: Option<u64>) -> Option<String> {
     let dropped = dropped.filter(|dropped| *dropped > 0)?;
     Some(format!(
-        "this machine dropped {dropped} packets, because they arrived faster than we read them. The network did not lose them. Raise net.core.rmem_max, or use a shorter --wait"
+        "this machine dropped {dropped} packets, because they arrived faster than we read them. The network did not lose them. Raise net.core.rmem_max (sysctl), or use a shorter --wait"
     ))
 }
 
 /// Returns a note if the system does not count dropped packets. No other system than Linux reports
 /// the times of arrival either.
 pub(crate) fn note(dropped: Option<u64>) -> Option<String> {
-    let note = "not counted here: packets that this machine dropped, because the system does not count them per socket. They are part of the losses. The jitter includes the time until we read a packet, because the system does not state when it arrived";
+    let note = "not counted here: packets that this machine dropped, because the system does not count them per socket. They are counted as lost. The jitter includes the time until we read a packet, because the system does not state when a packet arrived";
     dropped.is_none().then(|| note.to_owned())
 }
 

@@ -62,7 +62,8 @@ impl CaptureSummary {
         let mut all = Vec::new();
         if self.is_truncated {
             all.push(format!(
-                "{path} ends within a packet. The figures cover the complete packets before it"
+                "the capture {path} ends within a packet. The figures cover the complete packets \
+                 before that packet"
             ));
         }
         if self.fragments > 0 {
@@ -102,7 +103,9 @@ pub(crate) fn read(
     let magic = peek(&mut file).map_err(io)?;
     let malformed = |what: String| Error::Malformed(path.into(), what);
     let Some(magic) = magic else {
-        return Err(malformed("it is not a capture".into()));
+        return Err(malformed(
+            "the file is not a capture (pcap or pcapng)".into(),
+        ));
     };
     let (mut summary, mut understood) = (CaptureSummary::default(), 0_u64);
     let (mut reassembly, mut untimed) = (Reassembly::default(), 0);
@@ -130,7 +133,9 @@ pub(crate) fn read(
         Err(error) => return Err(malformed(error.to_string())),
     }
     if let (0, Some((link, _))) = (understood, summary.unknown_links.first_key_value()) {
-        return Err(malformed(format!("its link type {link} is not supported")));
+        return Err(malformed(format!(
+            "the link type {link} of the capture is not supported"
+        )));
     }
     Ok(summary)
 }
@@ -175,7 +180,7 @@ fn is_end(error: &PcapError) -> bool {
 /// as a capture that was cut off.
 fn header_error(error: PcapError) -> PcapError {
     match is_end(&error) {
-        true => PcapError::InvalidField("its header is incomplete"),
+        true => PcapError::InvalidField("the header of the capture is incomplete"),
         false => error,
     }
 }
@@ -473,13 +478,14 @@ impl CaptureWriter {
         let thread = writer.lock().ok()?.take()?;
         let ended = thread
             .join()
-            .unwrap_or_else(|_| Err("the thread that writes it panicked".into()));
+            .unwrap_or_else(|_| Err("the thread that writes the capture panicked".into()));
         let path = path.display();
         match (ended, missed.load(Ordering::Relaxed)) {
             (Err(error), _) => Some(format!("cannot write all of {path}: {error}")),
             (Ok(()), 0) => None,
             (Ok(()), missed) => Some(format!(
-                "{path} lacks {missed} packets, because they arrived faster than we could write them"
+                "the capture {path} lacks {missed} packets, because they arrived faster than we \
+                 could write them"
             )),
         }
     }

@@ -111,7 +111,7 @@ impl Ports {
         }
         let (failed, asked) = (self.failed, self.asked);
         warnings.push(format!(
-            "cannot open {failed} of {asked} ports, the first of which is {address}: {error}"
+            "cannot open {failed} of {asked} ports. The first of them is {address}: {error}"
         ));
         Ok(())
     }
@@ -176,8 +176,8 @@ impl BufferSize {
 pub(crate) fn capped(which: &str, limit: &str, wanted: usize, got: usize) -> Option<String> {
     (got < wanted).then(|| {
         format!(
-            "the {which} buffer has {} KiB instead of the {} KiB that this rate requires: \
-             raise net.core.{limit} to avoid dropped packets",
+            "the {which} buffer of the socket has {} KiB instead of the {} KiB that this packet \
+             rate requires: raise net.core.{limit} (sysctl) to avoid dropped packets",
             got / 1024,
             wanted / 1024
         )

@@ -55,8 +55,10 @@ impl RtpSession {
         }
         match (sessions.is_empty(), inactive) {
             (false, _) => Ok(sessions),
-            (true, 0) => Err("it has no audio".into()),
-            (true, _) => Err("all of its audio is inactive (a=inactive)".into()),
+            (true, 0) => Err("the session description has no audio".into()),
+            (true, _) => {
+                Err("all audio of the session description is inactive (a=inactive)".into())
+            }
         }
     }
 }
@@ -134,14 +136,14 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     let is_encrypted = proto.contains("SAVP") || media.has_attribute("crypto");
     if is_encrypted {
         return Err(format!(
-            "its audio is encrypted ({}), and SRTP is not supported",
+            "the audio is encrypted ({}), and this program does not support SRTP",
             media.proto
         ));
     }
     let of_whole = whole.connection.as_ref().map(std::slice::from_ref);
     let connections = match media.connections.is_empty() {
         false => &media.connections[..],
-        true => of_whole.ok_or("its audio has no connection (c=)")?,
+        true => of_whole.ok_or("the audio has no address, because a line `c=` is missing")?,
     };
     let mut groups = Vec::new();
     for connection in connections {
@@ -152,7 +154,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
     let ports = usize::from(media.num_ports.unwrap_or(1).max(1));
     if ports > 1 && groups.len() > 1 && ports != groups.len() {
         return Err(format!(
-            "it has {ports} ports and {} addresses, which do not belong together",
+            "the audio has {ports} ports and {} addresses, so they do not form pairs",
             groups.len()
         ));
     }
@@ -174,7 +176,7 @@ fn streams(whole: &Session, media: &Media) -> Result<Vec<RtpSession>, String> {
         let port = steps
             .checked_mul(step)
             .and_then(|steps| media.port.checked_add(steps))
-            .ok_or("it has more ports than there are above its first port")?;
+            .ok_or("the audio has more ports than there are above its first port")?;
         sessions.push(RtpSession {
             address: SocketAddr::new(ip, port),
             sources: senders(whole, media, ip)?,
@@ -210,9 +212,9 @@ fn add_groups(
                 .checked_add(n.into())
                 .map(|ip| Ipv6Addr::from(ip).into()),
         };
-        let ip = ip.ok_or("its range of addresses continues after the last IP address")?;
+        let ip = ip.ok_or("the range of addresses (c=) goes beyond the last IP address")?;
         if groups.len() >= GROUPS_MAX {
-            return Err(format!("it has more than {GROUPS_MAX} addresses"));
+            return Err(format!("the audio has more than {GROUPS_MAX} addresses"));
         }
         groups.push((ip, address.ttl));
     }
@@ -245,11 +247,12 @@ fn rtcp(whole: &Session, media: &Media) -> Result<(Rtcp, Option<ReportAddress>),
     let Some(stated) = stated else {
         return Ok((Rtcp::Own, None));
     };
-    let stated = stated.map_err(|error| format!("its address for reports (a=rtcp): {error}"))?;
+    let stated = stated
+        .map_err(|error| format!("the address for RTCP reports (a=rtcp) is invalid: {error}"))?;
     let to = match stated.connection_address.as_deref() {
         None => None,
         Some(text) => Some(text.parse::<IpAddr>().map_err(|_| {
-            format!("its address for reports (a=rtcp) is {text}: expected an IP address")
+            format!("the address for RTCP reports (a=rtcp) is {text}: expected an IP address")
         })?),
     };
     let port = stated.port;
@@ -270,13 +273,15 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
     let (mut only, mut except) = (Vec::new(), Vec::new());
     let mut has_included = false;
     for filter in filters {
-        let filter = filter.map_err(|error| format!("its source filter: {error}"))?;
+        let filter = filter
+            .map_err(|error| format!("the source filter (a=source-filter) is invalid: {error}"))?;
         let is_ours = match &filter.destination {
             SourceFilterDestination::Wildcard => true,
             SourceFilterDestination::Address(SourceFilterAddress::IpAddr(ip)) => *ip == destination,
             SourceFilterDestination::Address(SourceFilterAddress::FQDN(name)) => {
                 return Err(format!(
-                    "its source filter has the host name {name}: expected an IP address"
+                    "the source filter (a=source-filter) has the host name {name}: expected an IP \
+                     address"
                 ));
             }
         };
@@ -292,7 +297,8 @@ fn senders(whole: &Session, media: &Media, destination: IpAddr) -> Result<Sender
         for source in &filter.sources {
             let SourceFilterAddress::IpAddr(ip) = source else {
                 return Err(format!(
-                    "its source filter has the host name {source}: expected an IP address"
+                    "the source filter (a=source-filter) has the host name {source}: expected an \
+                     IP address"
                 ));
             };
             match filter.mode {
@@ -331,11 +337,13 @@ fn formats(media: &Media) -> Result<Formats, String> {
             }
             None => Format::of_payload_type(number),
         };
-        let format = format.ok_or(format!("payload type {number} has no a=rtpmap"))?;
+        let format = format.ok_or(format!(
+            "the payload type {number} has no format, because a line `a=rtpmap` is missing"
+        ))?;
         named.push((number, format));
     }
     if named.is_empty() {
-        return Err("its audio has no payload type".into());
+        return Err("the audio has no payload type in its line `m=`".into());
     }
     Ok(Formats::new(named))
 }

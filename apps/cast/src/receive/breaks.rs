@@ -21,7 +21,7 @@ pub(super) fn notes(sources: &[SourceReport]) -> Vec<String> {
         ),
         (
             |source| u64::from(source.collision),
-            "streams share their SSRC with another address",
+            "streams have an SSRC that packets from another address have as well",
         ),
     ];
     let mut notes = Vec::new();
@@ -41,7 +41,7 @@ pub(super) fn notes(sources: &[SourceReport]) -> Vec<String> {
         |source: &SourceReport| source.restarts + source.timestamp_jumps + source.clock_changes > 0;
     if sources.iter().any(is_broken) {
         notes.push(
-            "after a break, jitter and lateness begin again, and recordings continue at the time of arrival"
+            "after a restart, a jump or a change of the clock, the measurement of jitter and lateness begins again, and recordings continue at the time of arrival"
                 .into(),
         );
     }

@@ -317,7 +317,8 @@ impl<'a> Receiver<'a> {
         let failed = failed.count();
         if failed > 0 {
             measured.warnings.push(format!(
-                "{failed} sockets failed. The figures cover the packets that arrived before"
+                "{failed} sockets failed. The figures cover the packets that arrived before the \
+                 failure"
             ));
         }
         demuxes.sort_by_key(|(number, ..)| *number);
@@ -452,7 +453,7 @@ fn finish(
         .extend(capture.and_then(pcap::CaptureWriter::finish));
     for number in &measured.unknown_types {
         let text = format!(
-            "the clock of payload type {number} is unknown, so its packets have neither jitter nor sound: define it with --codec {number}=NAME/CLOCK or --from-sdp"
+            "the clock rate of payload type {number} is unknown, so its packets have neither jitter nor sound: define the type with --codec {number}=NAME/CLOCK or --from-sdp"
         );
         measured.warnings.push(text);
     }
@@ -462,7 +463,7 @@ fn finish(
         .map(|source| source.unrecorded)
         .sum();
     if unrecorded > 0 {
-        measured.warnings.push(format!("{unrecorded} packets could not be written to a recording: no codec for them, or another rate than its first ones'{}", no_opus(&measured.sources)));
+        measured.warnings.push(format!("{unrecorded} packets could not be written to a recording, because there is no codec for them, or because their sample rate differs from that of the first packets{}", no_opus(&measured.sources)));
     }
     let Unrecognized {
         malformed,
@@ -475,11 +476,13 @@ fn finish(
         (malformed, "datagrams were neither RTP nor RTCP"),
         (
             unvalidated,
-            "packets belong to sources that never sent two packets in sequence",
+            "packets belong to sources that never sent two packets with consecutive sequence \
+             numbers",
         ),
         (
             unknown,
-            "packets belong to sources that were not expected, or exceeded the limit",
+            "packets belong to sources that were not expected, or that exceeded the limit of \
+             sources",
         ),
         (
             truncated,
@@ -499,7 +502,8 @@ fn finish(
     let received = measured.sources.len();
     match plan.streams {
         _ if received == 0 && unvalidated > 0 => measured.warnings.push(format!(
-            "received no stream, but only {unvalidated} packets without two in sequence"
+            "received no stream: among {unvalidated} packets, no two have consecutive sequence \
+             numbers"
         )),
         _ if received == 0 => measured
             .warnings

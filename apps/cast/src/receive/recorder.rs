@@ -260,7 +260,7 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format, frames: usize) -> Sen
         if missed > 0 {
             // This cannot fail, because we wait for the warnings of all tasks.
             let _ = warn.send(format!(
-                "{}: {missed} packets were not recorded, because the file was too slow. They are silent in it",
+                "{missed} packets are missing in the recording {}, because the file could not be written as fast as they arrived. The recording is silent there",
                 path.display()
             ));
         }

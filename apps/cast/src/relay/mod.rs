@@ -191,7 +191,8 @@ impl<'a> Relay<'a> {
         measured.notes.extend(overflow::note(overflowed));
         if dropped > 0 {
             measured.warnings.push(format!(
-                "dropped {dropped} packets, because a client's queue was full: use a longer --queue"
+                "dropped {dropped} packets, because the queue of a client was full: use a longer \
+                 --queue"
             ));
         }
         if refused > 0 {

@@ -113,7 +113,7 @@ pub fn run(
     if totals.refused > 0 {
         let refused = totals.refused;
         measured.notes.push(format!(
-            "{refused} packets belong to no leg, because their rate is not that of the rooms, there is no codec, or the room is full"
+            "{refused} packets belong to no participant, because their sample rate is not that of the rooms (--rate), there is no codec for them, or the room is full (--legs)"
         ));
     }
     Ok((measured, totals.legs))

@@ -452,7 +452,8 @@ impl Launcher<'_> {
             Content::Sound(sound) => {
                 if sound.rate != rate {
                     return Err(Error::Plan(format!(
-                        "cannot send the sound as {format}: it has {} frames per second",
+                        "cannot send the sound as {format}, because the sound has {} frames per \
+                         second",
                         sound.rate
                     )));
                 }

@@ -149,7 +149,7 @@ fn read(plan: &Replay) -> Result<(Vec<DueDatagram>, usize, Vec<String>), Error> 
     let mut warnings = summary.warnings(&plan.capture);
     if cut > 0 {
         warnings.push(format!(
-            "{cut} packets were not sent, because only parts of them were captured"
+            "{cut} packets were not sent, because the capture contains only parts of them"
         ));
     }
     Ok((due, ports.len().max(1), warnings))

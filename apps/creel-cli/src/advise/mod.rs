@@ -61,7 +61,8 @@ Exit codes:
   127       the program does not exist
   130, 143  interrupted by Ctrl-C, or terminated by SIGTERM")]
 pub struct AdviseArgs {
-    /// Take about TIME for all runs together; each setting runs at least once
+    /// Take about TIME for all runs together. Each setting (a number of threads and a placement)
+    /// runs at least once
     #[arg(
         long,
         default_value = "60s",
@@ -69,8 +70,8 @@ pub struct AdviseArgs {
         value_parser = duration::positive
     )]
     budget: Duration,
-    /// Try these numbers of workers [default: powers of two up to twice the number of CPUs, or more
-    /// if that is still faster, the limits, and the numbers around the best one]
+    /// Try these numbers of workers [default: powers of two, the number of CPUs and twice that
+    /// number, the number that the limits allow, and the numbers around the fastest one]
     #[arg(
         long,
         value_name = "N,…",
@@ -78,8 +79,7 @@ pub struct AdviseArgs {
         value_parser = knobs::jobs
     )]
     sizes: Vec<usize>,
-    /// Treat the program as this runtime if creel cannot detect it: java, go, ghc, python, erlang,
-    /// …
+    /// Name the runtime of the program if creel cannot detect it: java, go, ghc, python, erlang, …
     #[arg(long = "as", value_name = "RUNTIME", value_parser = runtime::runtime_named)]
     runtime: Option<Runtime>,
     /// Read the stdin of the program from FILE [default: an empty file]

@@ -18,7 +18,8 @@ pub const RUNNER_COMMAND: &str = "measure-one";
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The error message if the process that runs commands has ended unexpectedly.
-const ENDED: &str = "the process that runs commands has ended, so run creel again";
+const ENDED: &str = "the process that runs the commands for creel has ended unexpectedly: run \
+                     creel again";
 
 /// The process that runs commands. Dropping it ends the process and its children.
 pub struct Agent {
@@ -29,14 +30,17 @@ pub struct Agent {
 
 impl Agent {
     pub fn start() -> Result<Self> {
-        let own = system::own_program().context("cannot find the file of the creel program")?;
+        let own = system::own_program().context(
+            "cannot find the program file of creel, which creel starts a second time to run the \
+             commands",
+        )?;
         let (near, far) = UnixStream::pair()?;
         near.set_read_timeout(Some(POLL_INTERVAL))?;
         let process = Command::new(own)
             .arg(RUNNER_COMMAND)
             .stdin(OwnedFd::from(far))
             .spawn()
-            .context("cannot start the creel program a second time")?;
+            .context("cannot start creel a second time, as the process that runs the commands")?;
         Ok(Self {
             process,
             replies: BufReader::new(near.try_clone()?),

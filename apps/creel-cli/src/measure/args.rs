@@ -40,7 +40,7 @@ Exit codes:
   126, 127  a command cannot be executed, or does not exist
   130, 143  interrupted by Ctrl-C, or terminated by SIGTERM; creel prints the runs before it")]
 pub struct MeasureArgs {
-    /// Count RUNS runs of each command, instead of as many as --within needs
+    /// Measure each command RUNS times, instead of as often as --within needs
     #[arg(
         short = 'n',
         short_alias = 'r',
@@ -50,7 +50,8 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub runs: Option<u32>,
-    /// Run until the 95 % confidence interval of the mean is within PERCENT of it (without -n)
+    /// Measure each command until the 95 % confidence interval of its mean time is within PERCENT
+    /// percent of the mean (only without -n)
     #[arg(
         long,
         default_value_t = 2.0,
@@ -58,7 +59,7 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub within: f64,
-    /// Stop after TIME per command, but run each at least five times (without -n)
+    /// Stop after TIME per command, but run each command at least five times (only without -n)
     #[arg(
         long,
         default_value = "5s",
@@ -67,7 +68,7 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub at_most: Duration,
-    /// Run each command RUNS times before the counted runs, for example to fill caches
+    /// Run each command RUNS times before the measured runs, for example to fill caches
     #[arg(
         short,
         long,
@@ -76,11 +77,12 @@ pub struct MeasureArgs {
         help_heading = "Number of runs"
     )]
     pub warmup: u32,
-    /// Compare with COMMAND, which takes turns with the first command; quote it as one word (may be
-    /// repeated)
+    /// Compare the first command with COMMAND. The runs of the two commands take turns. Quote
+    /// COMMAND as one word, for example --vs './old input' (may be repeated)
     #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     pub vs: Vec<String>,
-    /// Compare all commands with COMMAND, which takes turns with them; quote it as one word
+    /// Compare all commands with COMMAND. Its runs take turns with the runs of the other commands.
+    /// Quote COMMAND as one word
     #[arg(long, value_name = "COMMAND", help_heading = "Comparison")]
     pub reference: Option<String>,
     /// Use NAME for a command in the tables. Repeat the flag for further commands, in this order:
@@ -88,13 +90,14 @@ pub struct MeasureArgs {
     #[arg(long, value_name = "NAME", help_heading = "Comparison")]
     pub name: Vec<String>,
     /// Estimate the noise: also compare the first command with itself, and report no difference
-    /// that is smaller
+    /// that is smaller than this noise
     #[arg(long, help_heading = "Comparison")]
     pub aa: bool,
-    /// Replace {NAME} in the commands by each VALUE (may be repeated)
+    /// Replace {NAME} in the commands by each VALUE, for example jobs=1,2,4 (may be repeated)
     #[arg(long, value_name = "NAME=VALUE,…", help_heading = "Comparison")]
     pub matrix: Vec<Axis>,
-    /// Replace {NAME} in the commands by each number of a range, FROM..TO[:STEP] (may be repeated)
+    /// Replace {NAME} in the commands by each number of the range FROM..TO[:STEP], for example
+    /// jobs=1..8 (may be repeated)
     #[arg(
         long,
         value_name = "NAME=RANGE",
@@ -102,7 +105,8 @@ pub struct MeasureArgs {
         help_heading = "Comparison"
     )]
     pub scan: Vec<Axis>,
-    /// Read the runs from files instead of running commands, and compare the first with the others
+    /// Read the runs from files that --csv has written, instead of running commands. Compare the
+    /// first file with the others
     #[arg(
         long,
         value_name = "FILE",
@@ -111,11 +115,11 @@ pub struct MeasureArgs {
         help_heading = "Comparison"
     )]
     pub from: Vec<PathBuf>,
-    /// Run LINE in a shell before the first run of each command. {NAME} is replaced as in the
-    /// command
+    /// Run LINE in a shell before the first run of each command. {NAME} is replaced by the value of
+    /// --matrix or --scan, as in the command
     #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
     pub setup: Option<String>,
-    /// Run LINE in a shell before each run, without measuring it
+    /// Run LINE in a shell before each run. The time of LINE is not measured
     #[arg(long, value_name = "LINE", help_heading = "Around the runs")]
     pub prepare: Option<String>,
     /// Run LINE in a shell after the last run of each command
@@ -138,7 +142,8 @@ pub struct MeasureArgs {
         help_heading = "Around the runs"
     )]
     pub timeout: Option<Duration>,
-    /// Wait up to TIME for processes that outlive the command, and then end them
+    /// Wait up to TIME for processes that the command has started and that are still running after
+    /// it, and then end them
     #[arg(
         long,
         default_value = "10s",
@@ -179,8 +184,8 @@ pub struct MeasureArgs {
         help_heading = "Around the runs"
     )]
     pub shell: Option<String>,
-    /// Record a number that the command prints, as NAME. It is the first group of REGEX in the last
-    /// match in the output
+    /// Record a number that the command prints as the metric NAME. The number is what the first
+    /// group of the regular expression REGEX matches, in the last match in the output
     #[arg(
         long,
         value_name = "NAME=REGEX",
@@ -188,17 +193,18 @@ pub struct MeasureArgs {
         help_heading = "Output"
     )]
     pub metric: Vec<(String, Regex)>,
-    /// Also write each run to FILE as soon as it ends; with - write to stdout and print nothing
-    /// else
+    /// Also write each run as a row of CSV to FILE as soon as the run ends. If FILE is -, write to
+    /// stdout and print nothing else
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
     /// Append to the CSV file instead of replacing it
     #[arg(long, requires = "csv", help_heading = "Output")]
     pub append: bool,
-    /// Continue the file of --csv: count the runs that it has, and run only the missing ones
+    /// Continue an interrupted measurement: count the runs that the file of --csv has, and run only
+    /// the missing ones
     #[arg(long, requires = "csv", requires = "runs", help_heading = "Output")]
     pub resume: bool,
-    /// Add a column to the CSV file and the tables (may be repeated)
+    /// Add a column KEY with the text VALUE to the CSV file and the tables (may be repeated)
     #[arg(
         long,
         value_name = "KEY=VALUE",
@@ -221,7 +227,7 @@ pub struct MeasureArgs {
     /// Also draw a chart of the runs
     #[arg(long, value_enum, value_name = "CHART", help_heading = "Output")]
     pub plot: Option<Plot>,
-    /// Draw the chart as SVG into FILE; with - draw to stdout and print nothing else
+    /// Draw the chart as SVG into FILE. If FILE is -, draw to stdout and print nothing else
     #[arg(long, value_name = "FILE", requires = "plot", help_heading = "Output")]
     pub svg: Option<PathBuf>,
     /// Show what the command prints on stdout
@@ -309,14 +315,22 @@ impl std::str::FromStr for Where {
 
 /// Parses the value of `--metric`, for example `samples=(\d+) samples`.
 fn metric(text: &str) -> Result<(String, Regex)> {
-    let (name, expression) = text.split_once('=').context("use the form NAME=REGEX")?;
+    let (name, expression) = text
+        .split_once('=')
+        .context("expected NAME=REGEX, for example 'samples=rendered (\\d+) samples'")?;
     if sample::unit(name) != sample::Unit::Plain || name.is_empty() || name == "exit_code" {
-        bail!("the name `{name}` is not available: it is empty, or creel uses it itself");
+        bail!(
+            "cannot use `{name}` as the name of a metric: it is empty, or creel has a column of \
+             this name. Use another name"
+        );
     }
     let regex = Regex::new(expression)
         .map_err(|error| anyhow!("`{expression}` is not a regular expression: {error}"))?;
     if regex.captures_len() < 2 {
-        bail!("`{expression}` has no group: put the number in parentheses");
+        bail!(
+            "the regular expression `{expression}` has no group: put the part that matches the \
+             number in parentheses"
+        );
     }
     Ok((name.into(), regex))
 }

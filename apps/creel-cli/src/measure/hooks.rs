@@ -48,7 +48,7 @@ impl<'a> Hooks<'a> {
             .stdout(shown(self.args.show_stdout))
             .stderr(shown(self.args.show_stderr))
             .status()
-            .context("cannot start sh")?;
+            .context("cannot start the shell `sh`")?;
         if !status.success() {
             bail!("{flag} `{line}` failed: {status} (use --show-output to see its messages)");
         }

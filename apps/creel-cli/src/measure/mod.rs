@@ -50,7 +50,7 @@ pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exi
     }
     let rows = args.csv.as_deref().is_some_and(drawing::is_stdout);
     if rows && (args.append || args.resume || shows) {
-        let text = "--csv - writes to stdout, so it cannot be combined with --append, --resume, \
+        let text = "`--csv -` writes to stdout, so it cannot be combined with --append, --resume, \
                     --show-stdout or --show-output: use --csv FILE";
         return Err(Failure::new(Exit::Usage, text).into());
     }
@@ -339,9 +339,9 @@ impl<'a> Session<'a> {
         self.rest()?;
         self.hooks.prepare(subject)?;
         if let Some(file) = &self.output_file {
-            file.as_file()
-                .set_len(0)
-                .context("cannot empty a temporary file")?;
+            file.as_file().set_len(0).context(
+                "cannot empty the temporary file that receives the output of the command",
+            )?;
         }
         let args = self.args;
         let words = subject.command.iter().map(|word| word.as_bytes().to_vec());
@@ -419,7 +419,8 @@ impl<'a> Session<'a> {
             let number = found.as_str().replace(['_', '\'', ','], "");
             let number: f64 = number.parse().with_context(|| {
                 format!(
-                    "--metric {name}: the group matches `{}`, which is not a number",
+                    "--metric {name}: the group of the regular expression matches `{}`, which is \
+                     not a number",
                     found.as_str()
                 )
             })?;

@@ -39,7 +39,7 @@ impl std::str::FromStr for Axis {
         let (name, values) = named(text, "VALUE,VALUE…")?;
         let values: Vec<String> = values.split(',').map(String::from).collect();
         if values.iter().any(String::is_empty) {
-            bail!("`{text}` has an empty name or value");
+            bail!("`{text}` has an empty name or an empty value: use NAME=VALUE");
         }
         Ok(Self {
             name: name.into(),
@@ -51,7 +51,7 @@ impl std::str::FromStr for Axis {
 fn named<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
     match text.split_once('=') {
         Some((name, values)) if !name.is_empty() && !values.is_empty() => Ok((name, values)),
-        Some(_) => bail!("`{text}` has an empty name or value"),
+        Some(_) => bail!("`{text}` has an empty name or an empty value: use NAME=VALUE"),
         None => bail!("`{text}` is not of the form NAME={form}"),
     }
 }
@@ -67,7 +67,10 @@ pub fn scan(text: &str) -> Result<Axis> {
     let number = |word: &str| -> Result<f64> {
         match word.parse::<f64>() {
             Ok(number) if number.is_finite() => Ok(number),
-            _ => bail!("`{text}`: `{word}` is not a number"),
+            _ => bail!(
+                "`{word}` in `{text}` is not a number: use NAME=FROM..TO[:STEP], for example \
+                 jobs=1..8"
+            ),
         }
     };
     let (first, last, width) = (number(from)?, number(to)?, number(step)?);
@@ -140,7 +143,10 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
     let points = points(&request.matrix);
     let each = commands.len() + usize::from(request.is_aa_control);
     if points.len() * each > SUBJECTS_MAX {
-        bail!("the matrix has more than {SUBJECTS_MAX} points: use fewer values");
+        bail!(
+            "the values of --matrix and --scan have more than {SUBJECTS_MAX} combinations: use \
+             fewer values"
+        );
     }
     let mut all = Vec::new();
     for point in &points {
@@ -249,7 +255,10 @@ pub fn label(text: &str) -> Result<(String, String)> {
     let (key, value) = named(text, "VALUE")?;
     let figure = super::sample::unit(key) != super::sample::Unit::Plain;
     if figure || ["command", "run", "exit_code"].contains(&key) {
-        bail!("`{key}` is already a column: use another name");
+        bail!(
+            "cannot add the column `{key}`, because creel already has a column of this name: use \
+             another name"
+        );
     }
     Ok((key.into(), value.into()))
 }

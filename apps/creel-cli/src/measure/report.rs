@@ -344,7 +344,7 @@ pub enum Plot {
     Runs,
     /// The mean wall time of each command of a matrix or scan
     Scan,
-    /// Wall time and peak memory, a point per run
+    /// Wall time and peak memory, with one point per run
     Scatter,
 }
 

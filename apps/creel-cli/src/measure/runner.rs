@@ -243,7 +243,7 @@ fn command(request: &RunRequest) -> Result<Command> {
             return Ok(None);
         };
         let file = File::options().append(true).open(file);
-        let file = file.context("cannot write the output of the command to a file")?;
+        let file = file.context("cannot write the output of the command to a temporary file")?;
         Ok(Some(file.into()))
     };
     let named =

@@ -110,8 +110,8 @@ impl Store {
             let found: Vec<String> = reader.headers()?.iter().map(String::from).collect();
             if found != wanted {
                 bail!(
-                    "cannot append to {}: it has other columns ({}) than these runs ({}). Use \
-                     another file",
+                    "cannot append to {}: the file has other columns ({}) than these runs ({}). \
+                     Use another file",
                     path.display(),
                     found.join(","),
                     wanted.join(",")

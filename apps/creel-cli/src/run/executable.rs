@@ -35,7 +35,7 @@ pub fn find(command: &OsStr) -> Result<PathBuf> {
             Err(Errno::EACCES) if path.is_file() => {
                 fail(Exit::NotExecutable, "it is not an executable file")
             }
-            Err(Errno::EISDIR) => fail(Exit::NotExecutable, "it is not a file"),
+            Err(Errno::EISDIR) => fail(Exit::NotExecutable, "it is a folder or a device"),
             Err(error) => fail(Exit::NotExecutable, error.desc()),
         };
     }
@@ -127,7 +127,9 @@ pub fn interpreter_fault(path: &Path) -> Option<InterpreterFault> {
         }
     }
     Some(InterpreterFault {
-        why: "its interpreters need too many other interpreters".into(),
+        why: "its interpreters are scripts that need too many other interpreters: the system \
+              allows five"
+            .into(),
         is_missing: false,
     })
 }

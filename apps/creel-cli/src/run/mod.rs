@@ -56,7 +56,8 @@ Exit codes:
   2         the command line is wrong, or asks for something that this machine does not have
   126, 127  the program cannot be executed, or does not exist")]
 pub struct RunArgs {
-    /// Use this number of workers, instead of as many as the limits allow: a number, cores or pus
+    /// Use this number of workers, instead of as many as the limits allow: a number, cores (one
+    /// worker per core) or pus (one worker per hardware thread)
     #[arg(
         short,
         long,
@@ -100,8 +101,7 @@ pub struct RunArgs {
     /// Narrow the affinity mask to one hardware thread per core
     #[arg(long, help_heading = "Affinity mask")]
     no_smt: bool,
-    /// Treat the program as this runtime if creel cannot detect it: java, go, ghc, python, erlang,
-    /// …
+    /// Name the runtime of the program if creel cannot detect it: java, go, ghc, python, erlang, …
     #[arg(
         long = "as",
         value_name = "RUNTIME",
@@ -109,20 +109,21 @@ pub struct RunArgs {
         help_heading = "Runtime"
     )]
     runtime: Option<Runtime>,
-    /// Also set memory sizes. The heap of Go and Java is set from the memory limit, and the
-    /// allocation area of GHC from the cache size
+    /// Also set memory sizes. creel sets the heap size of Go and Java from the memory limit, and
+    /// the allocation area of GHC from the cache size
     #[arg(long, help_heading = "Runtime")]
     gc: bool,
     /// Also make the program see the number of workers as the number of CPUs. For this, creel
-    /// preloads a library, which has no effect on static programs
+    /// preloads a library, which has no effect on statically linked programs
     #[arg(long, help_heading = "Runtime")]
     shim: bool,
     /// Report on stderr when the limits change, and resize the Creel pools of the program that
     /// allow it. For this, creel stays the parent of the program
     #[arg(long, help_heading = "Changing limits")]
     watch: bool,
-    /// Also run LINE in a shell when the limits change, with CREEL_WORKERS and CREEL_PID set, for
-    /// example to send the program a signal
+    /// Also run LINE in a shell when the limits change, for example to send the program a signal.
+    /// The variable CREEL_WORKERS has the new number of workers, and CREEL_PID the process id of
+    /// the program. Needs --watch
     #[arg(
         long,
         value_name = "LINE",
@@ -177,7 +178,7 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
         let lines = export::export(&plan, target);
         if lines.is_empty() && !common.quiet {
             output::note(&format!(
-                "creel: there is nothing to export: {}\n",
+                "creel: there is nothing to export, because creel would set nothing: {}\n",
                 plan.notes.join("; ")
             ));
         }

@@ -85,7 +85,7 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
         Ok(machine) => machine,
         Err(error) if request.narrows() => return Err(error.into()),
         Err(error) => {
-            let note = format!("the machine cannot be read, so creel changes nothing: {error}");
+            let note = format!("creel cannot read the machine, so it changes nothing: {error}");
             return Ok(unchanged(program, note));
         }
     };
@@ -251,13 +251,16 @@ fn mask(machine: &Machine, request: &Request) -> Result<Option<CpuSet>> {
     if let Some(cpus) = &request.cpus {
         let missing = cpus - allowed;
         if cpus.is_empty() {
-            let text =
-                format!("--cpu-list names no CPU: use CPUs of {allowed}, which are allowed here");
+            let text = format!(
+                "--cpu-list names no CPU: use some of the CPUs {allowed}, which this process may \
+                 use"
+            );
             return Err(Failure::new(Exit::Usage, text).into());
         }
         if !missing.is_empty() {
             let text = format!(
-                "--cpu-list {cpus}: the CPUs {missing} are not allowed here: use CPUs of {allowed}"
+                "--cpu-list {cpus}: the CPUs {missing} are not allowed here: use some of the CPUs \
+                 {allowed}"
             );
             return Err(Failure::new(Exit::Usage, text).into());
         }
@@ -428,7 +431,7 @@ impl Plan {
     fn pass_to_nested_runs(&mut self) {
         self.settings.push(Setting {
             knob: Knob::variable(JOBS_VARIABLE, self.workers()),
-            why: "limits a nested `creel run` to the same number".into(),
+            why: "limits a `creel run` that the program starts to the same number".into(),
             kept: self.program.variables.overridden_value(JOBS_VARIABLE),
         });
     }

@@ -368,7 +368,7 @@ fn from_facts(facts: &Facts, names: &[String]) -> (Runtime, String) {
     if let Some(version) = facts.go {
         return (
             Runtime::Go(version),
-            "it contains Go's build information".into(),
+            "its file contains Go's build information".into(),
         );
     }
     if let Some(ghc) = facts.ghc {

@@ -370,7 +370,7 @@ fn go(version: Option<(u32, u32)>, size: &Sizing) -> Advice {
     let n = size.ceil();
     let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
-            "creel run does not help here: Go chooses {own} by itself, so it is left alone"
+            "creel run does not help here: Go chooses {own} by itself, so creel changes nothing"
         ))
     } else {
         let why = format!("Go would use {own}");
@@ -435,7 +435,7 @@ fn java(size: &Sizing) -> Advice {
     let n = size.ceil();
     let advice = if size.is_within_budget(own) {
         Advice::default().note(format!(
-            "creel run does not help here: Java chooses {own} by itself, so it is left alone"
+            "creel run does not help here: Java chooses {own} by itself, so creel changes nothing"
         ))
     } else {
         let option = format!("-XX:ActiveProcessorCount={n}");

@@ -91,7 +91,10 @@ pub fn runtime_named(name: &str) -> Result<Runtime, String> {
     let known = NAMES.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
     known.map(|(_, runtime)| *runtime).ok_or_else(|| {
         let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-        format!("unknown runtime: use one of {}", names.join(", "))
+        format!(
+            "creel does not know this runtime: use one of {}",
+            names.join(", ")
+        )
     })
 }
 

@@ -61,7 +61,7 @@ impl Watch<'_> {
             exec::failure(&plan.program.path, error)
         })?;
         let pid = i32::try_from(child.id())
-            .context("cannot watch the program: its process id is out of range")?;
+            .context("cannot watch the program: its process id is too large for this system")?;
         // A terminal sends SIGINT and SIGQUIT to the program as well.
         let by_terminal = std::io::stdin().is_terminal();
         let own = Mutex::new(None);

@@ -74,7 +74,8 @@ Exit codes:
   126, 127  the program cannot be executed, or does not exist
   130, 143  creel was interrupted by Ctrl-C, or terminated by SIGTERM")]
 pub struct TopArgs {
-    /// Update the display once per TIME (for example 500ms). The figures are those of the last TIME
+    /// Update the display once per TIME, for example 500ms. The display shows the figures of the
+    /// last TIME
     #[arg(
         long,
         default_value = "1s",
@@ -105,7 +106,8 @@ pub struct TopArgs {
         value_name = "NAME"
     )]
     name: Option<String>,
-    /// Watch the processes of a control group, given as in /proc/PID/cgroup or as a folder
+    /// Watch the processes of the control group GROUP. Give its path as in /proc/PID/cgroup, or its
+    /// folder in /sys/fs/cgroup
     #[arg(
         long,
         group = "running",

@@ -59,7 +59,8 @@ impl Target {
         match places.find(|folder| folder.join("cgroup.procs").exists()) {
             Some(folder) => Ok(Target::Group(folder)),
             None => fail(format!(
-                "there is no control group {}: give its path as in /proc/PID/cgroup",
+                "there is no control group {}: give its path as in /proc/PID/cgroup, or its folder \
+                 in /sys/fs/cgroup",
                 path.display()
             )),
         }

@@ -42,7 +42,8 @@ pub struct Load {
     /// Change the rate linearly from each value to the next, instead of in steps
     #[arg(long, help_heading = "Load")]
     ramp: bool,
-    /// Keep each rate for TIME. With --ramp, change from one rate to the next within TIME
+    /// Keep each rate for TIME. With --ramp, TIME is the duration of the change from one rate to
+    /// the next
     #[arg(
         long,
         value_name = "TIME",
@@ -162,13 +163,13 @@ impl Load {
         if !self.ramp && self.rate.contains(&0.0) {
             anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--rate 0 would send no request: use a rate above 0, or --ramp"
+                "with --rate 0 no request would be sent: use a rate above 0, or --ramp"
             ));
         }
         if self.connections == 0 {
             anyhow::bail!(Failure::new(
                 Exit::Usage,
-                "--connections 0 would send no request: use at least 1"
+                "with --connections 0 no request would be sent: use 1 or more"
             ));
         }
         let interrupt = Interrupt::install()?;
@@ -184,16 +185,16 @@ impl Load {
             anyhow::bail!(Failure::new(
                 Exit::SomeFailed,
                 format!(
-                    "{} answers with status 200 had a wrong body (column wrong): the service does \
-                     not compute what it should",
+                    "{} answers with status 200 had a wrong body (see the column wrong): the \
+                     service computes wrong results",
                     report.wrong()
                 )
             ));
         }
         if report.failed() > 0 {
             let why = format!(
-                "{} requests were not answered with status 200 or 503 (columns other and late): \
-                 the log of the service may say why",
+                "{} requests were not answered with status 200 or 503 (see the columns other and \
+                 late): look for the reason in the log of the service",
                 report.failed()
             );
             anyhow::bail!(Failure::new(Exit::SomeFailed, why));
@@ -217,7 +218,7 @@ impl Load {
                     "all connections waited for answers. The service is too slow for this load, \
                          or it needs more --connections"
                 }
-                false => "the load itself was too slow. Use more --jobs",
+                false => "the load generator was too slow. Use more --jobs",
             };
             let why = format!("less than 99 % of the requests left in time, because {why}");
             anyhow::bail!(Failure::new(Exit::TryAgain, why));

@@ -128,12 +128,12 @@ pub struct Options {
     /// 10ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     target: Option<Time>,
-    /// Treat an overload as lasting when the delay has been above --target for TIME. Shorter bursts
-    /// are queued [default: 100ms]
+    /// Treat an overload as lasting when the queueing delay has been above --target for TIME.
+    /// Requests of shorter bursts are queued [default: 100ms]
     #[arg(long, value_name = "TIME", help_heading = "Overload control")]
     interval: Option<Time>,
-    /// Let up to N requests wait for the cryptography. With --admission on, further ones get status
-    /// 503 [default: 4096]
+    /// Let up to N requests wait for a cryptography worker. With --admission on, further requests
+    /// get status 503 [default: 4096]
     #[arg(long, value_name = "N", help_heading = "Overload control")]
     queue: Option<usize>,
     /// Give up on a request that is not done after TIME, and answer with status 503, or 408 if its
@@ -257,7 +257,7 @@ fn note(settings: &Settings, is_waiting: bool) -> String {
 fn read(path: &Path) -> anyhow::Result<Options> {
     let text = fs::read_to_string(path).map_err(|error| {
         let why = format!(
-            "cannot read the settings of --config {}: {error}",
+            "cannot read the configuration file {} (--config): {error}",
             path.display()
         );
         match error.kind() {
@@ -269,7 +269,10 @@ fn read(path: &Path) -> anyhow::Result<Options> {
     options.map_err(|error| {
         Failure::new(
             Exit::BadData,
-            format!("invalid settings in {}: {error}", path.display()),
+            format!(
+                "invalid settings in the configuration file {}: {error}",
+                path.display()
+            ),
         )
         .into()
     })
@@ -352,7 +355,7 @@ impl Options {
             if value == Some(0) {
                 anyhow::bail!(Failure::new(
                     Exit::Usage,
-                    format!("--{name} 0 would serve no request: use at least 1")
+                    format!("with --{name} 0 the service would answer no request: use 1 or more")
                 ));
             }
         }

@@ -55,7 +55,10 @@ pub fn kind(options: &Options) -> Result<Option<Kind>, Failure> {
             ("store-replicas", options.store_replicas.is_some()),
         ];
         if let Some((name, _)) = of_redis.iter().find(|(_, is_set)| *is_set) {
-            return Err(usage(format!("--{name} needs a Redis server as --store")));
+            return Err(usage(format!(
+                "--{name} has a meaning only for a Redis server: use --store redis://HOST, or \
+                 leave out --{name}"
+            )));
         }
         return Ok(kind);
     };
@@ -95,7 +98,8 @@ pub fn kind(options: &Options) -> Result<Option<Kind>, Failure> {
         return Err(usage(why.into()));
     }
     if !address.tls && address.certificates != Certificates::default() {
-        let why = "--store-ca and --store-cert need a server with TLS: rediss://HOST";
+        let why = "--store-ca and --store-cert need a Redis server with TLS: use --store \
+                   rediss://HOST";
         return Err(usage(why.into()));
     }
     let files = [
@@ -120,13 +124,13 @@ pub fn kind(options: &Options) -> Result<Option<Kind>, Failure> {
 /// Reads a password from the first line of a file.
 fn read_password(path: &Path) -> Result<String, Failure> {
     let text = fs::read_to_string(path).map_err(|error| {
-        let why = format!("cannot read the password in {}: {error}", path.display());
+        let why = format!("cannot read the password file {}: {error}", path.display());
         Failure::new(Exit::SomeFailed, why)
     })?;
     let password = text.lines().next().unwrap_or("");
     if password.is_empty() {
         let why = format!(
-            "the first line of {} is empty: expected a password",
+            "the first line of the password file {} is empty: expected a password",
             path.display()
         );
         return Err(Failure::new(Exit::BadData, why));

@@ -200,7 +200,7 @@ impl Drop for Store {
 
 /// Returns the error of an answer that has the wrong kind.
 fn unexpected(answer: &Answer) -> StoreError {
-    let why = format!("the answer belongs to another command: {answer:?}");
+    let why = format!("the answer of the store belongs to another command: {answer:?}");
     StoreError::new(Reason::Other, why)
 }
 

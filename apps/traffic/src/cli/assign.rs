@@ -35,8 +35,8 @@ pub struct Assign {
     /// Read the trip table from FILE (TNTP)
     #[arg(long, value_name = "FILE")]
     trips: PathBuf,
-    /// Stop at relative gap G. It is the share by which all trips together take longer than they
-    /// would on the shortest paths
+    /// Stop when the relative gap is at most G. The relative gap is the share by which all trips
+    /// together take longer than they would on the shortest paths
     #[arg(long, value_name = "G", default_value_t = 1e-7, value_parser = share)]
     gap: f64,
     /// Stop after N iterations, even if the gap is not reached

@@ -82,13 +82,13 @@ impl Convert {
                 .iter()
                 .any(|road| road.speed_mm_s != links[0].speed_mm_s);
             if differ && !format.keeps_speeds() {
-                note("left out speeds, because the format stores lengths only");
+                note("left out the speed limits, because the format can store only lengths");
             }
             if links.iter().any(|road| road.lanes > 1) && !format.keeps_lanes() {
                 note("left out the number of lanes, because the format cannot store it");
             }
             if network.has_coordinates() && !format.keeps_lanes() {
-                note("left out coordinates, so no map can be drawn from this file");
+                note("left out the coordinates, so no map can be drawn from this file");
             }
         }
         if let Some((path, format)) = demand_to {

@@ -103,7 +103,7 @@ fn check_end(simulation: &Simulation, seconds: u32) -> anyhow::Result<()> {
 /// Returns the error for a command that draws a map, if the network has no coordinates.
 fn no_map() -> anyhow::Error {
     usage(
-        "cannot draw a map: the network has no coordinates (those of NAME.gr are read from NAME.co in the same folder)",
+        "cannot draw a map: the network has no coordinates. For a network NAME.gr, put them into NAME.co in the same folder",
     )
 }
 
@@ -112,7 +112,7 @@ fn no_map() -> anyhow::Error {
 fn seconds<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
     let ms = to_milliseconds(text, 1000)?;
     if ms % 1000 != 0 {
-        return Err("expected whole seconds".into());
+        return Err("expected a time in whole seconds, for example 90 or 2h".into());
     }
     let seconds = u32::try_from(ms / 1000).ok();
     seconds
@@ -122,7 +122,8 @@ fn seconds<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, String> {
 
 /// Parses a number of milliseconds, for example `1200` or `1.2s`.
 fn milliseconds(text: &str) -> Result<u32, String> {
-    u32::try_from(to_milliseconds(text, 1)?).map_err(|_| "the time is longer than 49 days".into())
+    u32::try_from(to_milliseconds(text, 1)?)
+        .map_err(|_| "the time is longer than 49 days, which is the maximum".into())
 }
 
 /// Parses a time in milliseconds. A number without a unit is multiplied by `unit_ms`.
@@ -132,7 +133,7 @@ fn to_milliseconds(text: &str, unit_ms: u128) -> Result<u128, String> {
     }
     let duration = duration::value_parser(text)?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
-        return Err("expected whole milliseconds".into());
+        return Err("expected a time in whole milliseconds, for example 1500 or 1.5s".into());
     }
     Ok(duration.as_millis())
 }

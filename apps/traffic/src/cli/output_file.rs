@@ -156,12 +156,13 @@ pub fn check_distinct<'a>(
         let path = path.display();
         if read.contains(&place) {
             return Err(super::usage(format!(
-                "cannot write to {path}: it is also an input; choose another output file"
+                "cannot write to {path}, because this file is also an input: choose another output \
+                 file"
             )));
         }
         if seen.contains(&place) {
             return Err(super::usage(format!(
-                "cannot write two outputs to {path}: choose a different file for each"
+                "cannot write two outputs to the same file {path}: choose a different file for each"
             )));
         }
         seen.push(place);

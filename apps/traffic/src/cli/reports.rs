@@ -63,9 +63,9 @@ pub struct ReportFlags {
     /// seconds [default: the end of the run]
     #[arg(long, value_name = "TIME", value_parser = seconds::<0, 3_000_000>)]
     until: Option<u32>,
-    /// Report only roads that begin inside this part of the map. Its western, southern, eastern
-    /// and northern edges are in the unit of the network's coordinates, which is a degree or a
-    /// metre
+    /// Report only roads that begin inside this part of the map. Give its western, southern,
+    /// eastern and northern edges in the unit of the network's coordinates, which is degrees or
+    /// metres
     #[arg(long, value_name = "W,S,E,N", value_parser = region, allow_hyphen_values = true)]
     region: Option<[f64; 4]>,
     /// Report only roads with at least N lanes
@@ -137,7 +137,7 @@ impl ReportFlags {
     ) -> anyhow::Result<OpenReports> {
         if self.until.is_some_and(|until| until <= self.from) {
             return Err(super::usage(
-                "the reports would be empty: --until must be later than --from",
+                "the reports would be empty: use a time for --until that is later than --from",
             ));
         }
         let filter = Filter {
@@ -181,7 +181,10 @@ impl ReportFlags {
             let (loops, areas): (Vec<_>, Vec<_>) = all.into_iter().partition(is_loop);
             for (file, all, kind) in [(&self.e1, loops, "E1"), (&self.e2, areas, "E2")] {
                 if file.is_some() && all.is_empty() {
-                    let reason = format!("{} has no detector of kind {kind}", path.display());
+                    let reason = format!(
+                        "the file {} has no detector of the kind {kind}",
+                        path.display()
+                    );
                     return Err(super::bad_data(reason));
                 }
                 open_reports.open(file.as_deref(), |to| {

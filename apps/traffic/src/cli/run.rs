@@ -35,7 +35,7 @@ pub struct Run {
     /// Simulate for TIME, for example 2h or 90m. A number without a unit is in seconds
     #[arg(long, help_heading = "Simulation", value_name = "TIME", default_value_t = 3600, value_parser = seconds::<0, 2_000_000>)]
     seconds: u32,
-    /// Write the final state to FILE, for use with --resume
+    /// Write the state at the end of the run to FILE, so that --resume can continue from it
     #[arg(long, help_heading = "Simulation", value_name = "FILE")]
     snapshot: Option<PathBuf>,
     /// Also write the snapshot each time that TIME has been simulated, so that you can resume after

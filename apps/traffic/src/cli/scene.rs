@@ -81,7 +81,8 @@ struct Roads {
     /// 40
     #[arg(long, value_name = "P", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=40))]
     noise: u32,
-    /// Make every Nth street of the city an avenue with two lanes and 75 km/h (0: no avenues)
+    /// Make every Nth street of the city an avenue with two lanes and a speed limit of 75 km/h (0:
+    /// no avenues)
     #[arg(long, value_name = "N", default_value_t = 0)]
     avenues: u32,
     /// Add a river to the city. Only one street in eight has a bridge
@@ -110,8 +111,8 @@ struct Travellers {
     /// Repeat gravity trips for ever, instead of one round trip per car
     #[arg(long)]
     again: bool,
-    /// With gravity demand, let each car choose its destination among N random ones, and prefer
-    /// near ones
+    /// Let each car choose its destination among N random places, and prefer near places. This has
+    /// an effect only with gravity demand
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     places: u32,
     /// Save time in later runs: use the routes in FILE if they were written for the same network
@@ -159,8 +160,8 @@ struct PhysicsFlags {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Rerouting")]
 struct ReroutingFlags {
-    /// Each minute, let P percent of the late cars search for a quicker route, based on the travel
-    /// times of the last minutes
+    /// Let P percent of the late cars (see --late) search for a quicker route each minute, based on
+    /// the travel times of the last minutes
     #[arg(long, value_name = "P", value_parser = percent)]
     reroute: Option<f64>,
     /// Let late cars search for a quicker route every TIME. --reroute is still a percentage per
@@ -367,7 +368,7 @@ impl Scene {
         let raised = network.raised_links();
         if raised > 0 && !quiet {
             output::note(&format!(
-                "creel-traffic: {}: {raised} roads are simulated with one second each, although they are shorter: too many short roads are connected\n",
+                "creel-traffic: {}: {raised} roads take one second to drive through, although they are shorter, because too many short roads are connected\n",
                 path.display()
             ));
         }

@@ -42,7 +42,7 @@ fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
                 .find(|&other| links[other as usize].to == road.from)
                 .ok_or_else(|| {
                     NetworkError(format!(
-                        "cannot generate laps: road {} has no road in the opposite direction (use --demand gravity instead)",
+                        "cannot generate laps, because there is no road in the direction opposite to road {}: use --demand gravity instead",
                         network.link_name(link)
                     ))
                 })

@@ -151,7 +151,8 @@ fn between(
     to: Option<&str>,
 ) -> Result<TripRoute, String> {
     let find = |name: Option<&str>| {
-        let name = name.ok_or("a leg has no route, and an activity next to it has no link")?;
+        let name =
+            name.ok_or("a leg has no route, and the activity before or after it has no link")?;
         let link = links.get(name).copied();
         link.ok_or_else(|| format!("the network has no link {name}"))
     };

@@ -189,7 +189,7 @@ impl Plans {
         let words: usize = parts.iter().map(|part| part.words.len() - 1).sum();
         if words >= WORDS_MAX {
             return Err(NetworkError(
-                "cannot pack the plans: all together are too long, so use fewer cars".into(),
+                "cannot pack the plans: all plans together are too long. Use fewer cars".into(),
             ));
         }
         let mut plans = Self {
@@ -247,7 +247,7 @@ impl Plans {
         let Traveller { trips, .. } = traveller;
         let words: usize = trips.iter().map(|(_, route)| route.0.len() + 1).sum();
         if self.words.len() + words >= WORDS_MAX || self.travellers == u32::MAX {
-            return fail("all plans together are too long, so use fewer cars");
+            return fail("all plans together are too long: use fewer cars");
         }
         if trips.iter().any(|&(depart, _)| depart > DEPART_MS_MAX) {
             return fail("a trip departs after more than 12 days, which is the maximum");

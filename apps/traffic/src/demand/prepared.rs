@@ -29,7 +29,9 @@ impl fmt::Display for PreparedError {
         match self {
             Self::Io(error) => error.fmt(f),
             Self::Malformed(reason) => write!(f, "invalid prepared plans: {reason}"),
-            Self::Other => f.write_str("the plans were prepared for another network or demand"),
+            Self::Other => {
+                f.write_str("the file contains plans for another network or another demand")
+            }
         }
     }
 }
@@ -91,7 +93,7 @@ pub fn read(
     let (magic, length) = begin.split_at(8);
     if magic[..7] != MAGIC[..7] {
         return Err(PreparedError::Malformed(
-            "the file does not start with the signature of prepared plans",
+            "the file does not begin with the signature of prepared plans",
         ));
     }
     if magic != MAGIC {
@@ -100,7 +102,7 @@ pub fn read(
     let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
     if length > BYTES_MAX {
         return Err(PreparedError::Malformed(
-            "the length in its header exceeds the maximum",
+            "the length in the header of the file exceeds the maximum",
         ));
     }
     let mut bytes = Vec::new();
@@ -112,10 +114,12 @@ pub fn read(
     }
     let (bytes, sum) = bytes.split_at(length as usize);
     if crc32fast::hash(bytes).to_le_bytes() != sum {
-        return Err(PreparedError::Malformed("the checksum does not match"));
+        return Err(PreparedError::Malformed(
+            "the checksum does not match, so the file is damaged",
+        ));
     }
     let content: Content<Plans, Names> = postcard::from_bytes(bytes)
-        .map_err(|_| PreparedError::Malformed("the content cannot be decoded"))?;
+        .map_err(|_| PreparedError::Malformed("the content of the file cannot be decoded"))?;
     if (content.network, content.key) != (network.partition_fingerprint(), key) {
         return Err(PreparedError::Other);
     }

@@ -220,7 +220,7 @@ pub fn demand_with_progress(
     drop(travellers);
     for (car, itinerary) in itineraries.iter().enumerate() {
         if plans.stays(car as u32) && !itinerary.is_empty() {
-            let reason = "there is no path for one of the trips";
+            let reason = "the network has no path for one of the trips";
             let reason = match reader.names.get(car) {
                 Some(name) => format!("{name}: {reason}"),
                 None => format!("traveller {}: {reason}", car + 1),
@@ -283,9 +283,9 @@ pub(super) fn milliseconds(seconds: f64) -> Result<Ms, String> {
     let ms = seconds * 1000.0;
     if ms.is_nan() || ms < 0.0 || ms > f64::from(DEPART_MS_MAX) {
         return Err(if seconds.is_nan() {
-            "it has no valid departure time".into()
+            "the trip has no valid departure time".into()
         } else {
-            format!("its departure time of {seconds} s is out of range (0 to 12 days)")
+            format!("the departure time of {seconds} s is out of range (0 to 12 days)")
         });
     }
     Ok(ms as Ms)
@@ -321,7 +321,7 @@ fn table(
                     .extend((0..cars).map(|_| trip(&mut stream)));
             }
             _ => reader.skip(format!(
-                "trips from {} to {}: the network has no such zone",
+                "cannot use the trips from zone {} to zone {}: the network has no such zone",
                 from + 1,
                 to + 1
             )),

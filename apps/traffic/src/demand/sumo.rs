@@ -132,7 +132,7 @@ impl Reading<'_> {
             "vTypeDistribution" => self.types.end_distribution(),
             "vehicle" | "trip" | "flow" => {
                 if let Some(vehicle) = self.vehicle.take().filter(|vehicle| !vehicle.is_done) {
-                    self.add(&vehicle, Err("it has no route".into()));
+                    self.add(&vehicle, Err("the vehicle has no route".into()));
                 }
             }
             _ => {}
@@ -229,7 +229,7 @@ impl Reading<'_> {
                 },
             };
             if !(is_there(&from) && is_there(&to)) {
-                return Err("it has no origin or no destination".to_owned());
+                return Err("the trip has no origin or no destination".to_owned());
             }
             let edges = [from.0.unwrap_or_default(), via, to.0.unwrap_or_default()];
             let links = self.path(&edges.join(" "))?;
@@ -312,7 +312,8 @@ impl Reading<'_> {
         };
         if expected > FLOW_MAX {
             return Err(element.error(format!(
-                "the flow {id} has {expected:.0} vehicles, but the maximum is {FLOW_MAX:.0}"
+                "the flow {id} has {expected:.0} vehicles, which is more than the maximum of \
+                 {FLOW_MAX:.0}"
             )));
         }
         let is_given = number.is_some() || exponential.is_some() || probability.is_some();

@@ -43,7 +43,9 @@ impl Types {
             }
             _ => {
                 unused.add(format!("vType vClass={class}"));
-                barred = Some(format!("its class {class} does not use roads for cars"));
+                barred = Some(format!(
+                    "its vehicle class {class} does not use roads for cars"
+                ));
             }
         }
         let known = [
@@ -91,7 +93,8 @@ impl Types {
         let mut types = Vec::new();
         for name in listed.split_ascii_whitespace() {
             let share = shares.next().unwrap_or(Ok(1.0));
-            let share = share.map_err(|_| element.error("a probability is not a number"))?;
+            let share = share
+                .map_err(|_| element.error("the probability of a vehicle type is not a number"))?;
             types.push((name.to_owned(), share));
         }
         self.distributions.insert(id.clone(), types);
@@ -142,7 +145,7 @@ fn speed(element: &Element<'_>, class: &str, unused: &mut Unused) -> Result<CarS
     };
     let limit = element.number::<f64>("maxSpeed")?.unwrap_or(default);
     if limit.is_nan() || limit <= 0.0 {
-        return Err(element.error("the maxSpeed of a type must be more than 0"));
+        return Err(element.error("the maxSpeed of a vehicle type must be more than 0"));
     }
     // SUMO draws the factor of each vehicle from a distribution, and writes its parameters in
     // parentheses. We use the mean.

@@ -13,7 +13,9 @@ const CYCLE_MS_MAX: Ms = 1_000_000_000;
 pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
     let fail = |reason: String| Err(NetworkError(reason));
     if raw.junctions.is_empty() || raw.links.is_empty() {
-        return fail("the network is empty: it needs at least one junction and one road".into());
+        return fail(
+            "the network is empty: a network needs at least one junction and one road".into(),
+        );
     }
     if raw.junctions.len().max(raw.links.len()) > LINKS_MAX {
         return fail(format!(
@@ -108,12 +110,15 @@ pub(super) fn check(raw: &RawNetwork) -> Result<(), NetworkError> {
         });
         let first = junctions.next().flatten();
         if first.is_none() || !junctions.all(|junction| junction == first) {
-            return fail("a movement that yields does not belong to one junction".into());
+            return fail("a turn and the turn that it yields to are at different junctions".into());
         }
     }
     let inner = raw.inner_ms.len();
     if (inner > 0 && inner != raw.links.len()) || raw.inner_ms.iter().any(|&ms| ms > 60_000) {
-        return fail("the times inside junctions must be at most 60 s, one for each road".into());
+        return fail(
+            "the times to cross a junction must be at most 60 s, with one time for each road"
+                .into(),
+        );
     }
     if raw
         .rings

@@ -423,7 +423,7 @@ impl Network {
         match self.links.iter().position(full) {
             None => Ok(()),
             Some(link) => Err(NetworkError(format!(
-                "road {}: more than {STORAGE_MAX} cars fit on it, which is the maximum, so divide it into shorter roads",
+                "road {}: more than {STORAGE_MAX} cars fit on this road, which is the maximum: divide it into shorter roads",
                 self.link_name(link as u32)
             ))),
         }

@@ -122,7 +122,9 @@ impl Picture {
     /// Returns an error if there is not enough memory for the picture.
     pub fn png(&self, full: impl Fn(usize) -> f32) -> io::Result<Vec<u8>> {
         let mut pixels = Pixmap::new(self.width, self.height).ok_or_else(|| {
-            io::Error::other("cannot create the picture: it is too large. Use a smaller --width")
+            io::Error::other(
+                "cannot create the picture, because it would be too large: use a smaller --width",
+            )
         })?;
         let [r, g, b] = BACKGROUND;
         pixels.fill(Color::from_rgba8(r, g, b, 255));

@@ -303,7 +303,7 @@ impl Simulation {
             ) => (tile, car),
             _ => {
                 return fail(format!(
-                    "cannot change the route: car {name} is not on its way"
+                    "cannot change the route of car {name}: the car is not on a trip now"
                 ));
             }
         };
@@ -323,7 +323,8 @@ impl Simulation {
             .map(|&link| self.network.links().get(link as usize));
         if begin.is_some_and(|road| road.is_none_or(|road| road.from != from)) {
             return fail(format!(
-                "cannot change the route: the first road does not begin at the end of road {}",
+                "cannot change the route: its first road must begin where the car's present road \
+                 ends (road {})",
                 self.network.link_name(link)
             ));
         }
@@ -338,7 +339,8 @@ impl Simulation {
             .map_or(from, |&link| self.network.links()[link as usize].to);
         if end != goal && self.rules.plans.departure(back).is_some() {
             return fail(format!(
-                "cannot change the route: car {name} has another trip, which begins elsewhere"
+                "cannot change the route of car {name}: the route must end where the car's next \
+                 trip begins"
             ));
         }
         let now = self.now_ms;
@@ -417,7 +419,12 @@ impl Simulation {
             Some(
                 Whereabouts::OnRoad(link) | Whereabouts::Entering(link) | Whereabouts::Aside(link),
             ) => link,
-            _ => return fail(format!("car {} is not on its way", car + 1)),
+            _ => {
+                return fail(format!(
+                    "cannot change the destination of car {}: the car is not on a trip now",
+                    car + 1
+                ));
+            }
         };
         let from = self.network.links()[from as usize].to;
         let router = self.router_now(pool);

@@ -225,7 +225,8 @@ impl Simulation {
         let counted = (moving, waiting_to_enter, idle);
         if counted != (tally.moving, tally.waiting_to_enter, tally.idle) {
             return Err(format!(
-                "moving, waiting to enter, idle: counted {counted:?}, but the tally is {tally:?}"
+                "counted {counted:?} cars that are moving, waiting to enter and idle, but the \
+                 tally says {tally:?}"
             ));
         }
         let all = moving + waiting_to_enter + idle + tally.done as i64;

@@ -189,8 +189,8 @@ impl Simulation {
     /// Creates a simulation at time 0, with all cars at their origins.
     ///
     /// # Errors
-    /// Returns an error if the plans do not fit the network, or if a parameter of `physics` is out
-    /// of range.
+    /// Returns an error if the plans of the cars do not fit the network, or if a parameter of
+    /// `physics` is out of range.
     pub fn new(
         loops: &Pool,
         network: Arc<Network>,
@@ -200,7 +200,8 @@ impl Simulation {
         physics.check()?;
         if !plans.fits(&network, loops) {
             return Err(NetworkError(
-                "the plans do not fit this network: they were made for another one".into(),
+                "the plans do not fit this network, because they were made for another network"
+                    .into(),
             ));
         }
         network.check_storage(&physics)?;

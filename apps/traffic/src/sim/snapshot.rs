@@ -45,11 +45,12 @@ impl fmt::Display for SnapshotError {
                 let age = if *newer { "a newer" } else { "an older" };
                 write!(
                     f,
-                    "the snapshot was written by {age} version of creel-traffic, whose format this version cannot read; run the simulation again from the beginning"
+                    "the snapshot was written by {age} version of creel-traffic, whose format this version cannot read: run the simulation again from the beginning"
                 )
             }
             Self::OtherNetwork => f.write_str(
-                "the snapshot was made on another network; use the same --city or --network flags",
+                "the snapshot was made on another network: use the same --city or --network flags \
+                 as the run that wrote it",
             ),
         }
     }
@@ -123,14 +124,16 @@ impl Simulation {
                         newer: version > MAGIC[KIND],
                     }
                 } else {
-                    SnapshotError::Malformed("the file does not start with the snapshot signature")
+                    SnapshotError::Malformed(
+                        "the file does not begin with the signature of snapshots",
+                    )
                 },
             );
         }
         let length = u64::from_le_bytes(length.try_into().unwrap_or_default());
         if length > BYTES_MAX {
             return Err(SnapshotError::Malformed(
-                "the length in its header exceeds the maximum",
+                "the length in the header of the file exceeds the maximum",
             ));
         }
         let mut bytes = Vec::new();
@@ -142,10 +145,12 @@ impl Simulation {
         }
         let (bytes, sum) = bytes.split_at(length as usize);
         if crc32fast::hash(bytes).to_le_bytes() != sum {
-            return Err(SnapshotError::Malformed("the checksum does not match"));
+            return Err(SnapshotError::Malformed(
+                "the checksum does not match, so the file is damaged",
+            ));
         }
         let state: State<Plans, Detours, Vec<Tile>, Vec<Program>> = postcard::from_bytes(bytes)
-            .map_err(|_| SnapshotError::Malformed("the content cannot be decoded"))?;
+            .map_err(|_| SnapshotError::Malformed("the content of the file cannot be decoded"))?;
         let mut simulation = Self::new(loops, network, Arc::new(Plans::default()), state.physics)
             .map_err(|_| {
             SnapshotError::Malformed("a parameter of the car model is out of range")
@@ -154,7 +159,9 @@ impl Simulation {
             return Err(SnapshotError::OtherNetwork);
         }
         if !state.plans.fits(&simulation.network, loops) {
-            return Err(SnapshotError::Malformed("the plans do not fit the network"));
+            return Err(SnapshotError::Malformed(
+                "the plans of the cars do not fit the network",
+            ));
         }
         simulation.rules = Rules {
             roads: slow::roads(&simulation.network, &state.plans, &state.physics),
@@ -170,7 +177,9 @@ impl Simulation {
             tile.right_of_way = empty.right_of_way.clone();
         }
         if !simulation.is_valid(&empty, loops) {
-            return Err(SnapshotError::Malformed("the state is inconsistent"));
+            return Err(SnapshotError::Malformed(
+                "the state of the simulation contradicts itself",
+            ));
         }
         for tile in &mut simulation.tiles {
             tile.find_approaching();

@@ -115,7 +115,9 @@ impl Names {
                 return true;
             }
             Some(Kind::Song) => "skipped, because its name leads out of the archive",
-            Some(kind) if kind.is_archive() => "skipped, because it is an archive in an archive",
+            Some(kind) if kind.is_archive() => {
+                "skipped, because archives in archives are not supported"
+            }
             _ => return false,
         };
         self.left_out.push((name.into(), why));
@@ -249,21 +251,23 @@ fn seven_z_error(error: sevenz_rust2::Error) -> Error {
         Seven::Io(error, _) | Seven::FileOpen(error, _)
             if error.kind() == io::ErrorKind::UnexpectedEof =>
         {
-            "it is cut short".into()
+            "the archive is cut short".into()
         }
         Seven::Io(error, _) | Seven::FileOpen(error, _) => format!("damaged: {error}"),
         Seven::BadSignature(_) => "the file does not begin like a 7z archive".into(),
         Seven::UnsupportedVersion { major, minor } => {
-            format!("version {major}.{minor} is not supported")
+            format!("version {major}.{minor} of the format is not supported")
         }
         Seven::ChecksumVerificationFailed | Seven::NextHeaderCrcMismatch => {
-            "damaged: a checksum does not match".into()
+            "the archive is damaged: a checksum does not match".into()
         }
         Seven::UnsupportedCompressionMethod(name) => {
             format!("the compression method {name} is not supported")
         }
-        Seven::PasswordRequired | Seven::MaybeBadPassword(_) => "it is encrypted".into(),
-        Seven::MaxMemLimited { max_kb, .. } => format!("it needs more than {max_kb} KiB of memory"),
+        Seven::PasswordRequired | Seven::MaybeBadPassword(_) => "the archive is encrypted".into(),
+        Seven::MaxMemLimited { max_kb, .. } => {
+            format!("decompressing the archive needs more than {max_kb} KiB of memory")
+        }
         Seven::Other(reason) | Seven::Unsupported(reason) => reason.into_owned(),
         Seven::ExternalUnsupported => "external headers are not supported".into(),
         Seven::BadTerminatedStreamsInfo(_)
@@ -271,7 +275,7 @@ fn seven_z_error(error: sevenz_rust2::Error) -> Error {
         | Seven::BadTerminatedPackInfo(_)
         | Seven::BadTerminatedSubStreamsInfo
         | Seven::BadTerminatedHeader(_)
-        | Seven::FileNotFound => "damaged: its list of files is broken".into(),
+        | Seven::FileNotFound => "the archive is damaged: its list of files cannot be read".into(),
     };
     Error::BadList(format!("7z: {reason}"))
 }

@@ -155,7 +155,10 @@ impl Found {
                 return self.refuse(&entry, reason);
             }
             if self.songs.len() >= LISTED_MAX {
-                return self.refuse(&entry, "the playlists name more than 1,000,000 songs");
+                return self.refuse(
+                    &entry,
+                    "the playlists contain more than 1,000,000 songs, which is the maximum",
+                );
             }
             self.named(&entry, recurse, lists);
         }
@@ -203,7 +206,9 @@ impl Found {
             return self.refused.push(("-".into(), error.into()));
         }
         if bytes.len() as u64 > INPUT_BYTES_MAX {
-            let error = Error::TooLarge("standard input has more than 512 MiB".into());
+            let error = Error::TooLarge(
+                "standard input has more than 512 MiB, which is the maximum".into(),
+            );
             return self.refused.push(("-".into(), error));
         }
         match Kind::of(&bytes, Path::new("")) {

@@ -77,7 +77,10 @@ impl std::str::FromStr for Naming {
                 found.ok_or_else(|| format!("unknown field {{{field}}}: use one of {known}"))?;
             let digits = digits.parse().ok().filter(|digits| *digits <= 9);
             let digits = digits.ok_or_else(|| {
-                format!("{{{field}}}: expected up to 9 digits, for example {{track:02}}")
+                format!(
+                    "the field {{{field}}} must have a number of digits up to 9, for example \
+                     {{track:02}}"
+                )
             })?;
             pieces.extend([
                 PatternPart::Text(text.into()),
@@ -142,7 +145,9 @@ impl Naming {
         let file = unit.output.file_stem().unwrap_or_default();
         let file = file.to_string_lossy();
         let name = self.expand(&tags, &file, track);
-        name.ok_or_else(|| Error::NotVgm("the pattern gives an empty name".into()))
+        name.ok_or_else(|| {
+            Error::NotVgm("the pattern of --name gives an empty file name for this song".into())
+        })
     }
 
     /// Returns the path that the pattern produces, or `None` if the file name after its last `/`

@@ -58,7 +58,9 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
 /// Returns the same errors as [`entries`], except [`Error::Io`].
 pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>> {
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(Error::TooLarge("the playlist has more than 16 MiB".into()));
+        return Err(Error::TooLarge(
+            "the playlist has more than 16 MiB, which is the maximum".into(),
+        ));
     }
     let bytes = text::utf8(bytes);
     let mut broken = None;
@@ -122,7 +124,9 @@ fn xspf(bytes: &[u8], tracks: &mut Vec<Track>) -> Result<()> {
                 let outer = path.last().map(|element| &element.name[..]);
                 match (outer, &name[..]) {
                     (None, b"playlist") => {}
-                    (None, _) => return Err(bad(&"the root element is not a playlist")),
+                    (None, _) => {
+                        return Err(bad(&"the root element of the XSPF file is not a playlist"));
+                    }
                     (Some(b"track"), b"location") => place = Some(Vec::new()),
                     (_, b"track") => tracks.push(Vec::new()),
                     _ => {}
@@ -364,14 +368,14 @@ impl Playlist {
             return None;
         };
         if !there.is_file() {
-            return Some("it is not a regular file");
+            return Some("the path is not that of a regular file");
         }
         let mut begin = Vec::new();
         let read = std::fs::File::open(path).and_then(|file| file.take(16).read_to_end(&mut begin));
         if read.is_err() || !begin.starts_with(b"#EXTM3U") {
-            return Some("the file exists and is not an M3U playlist");
+            return Some("the file exists, but it is not an M3U playlist");
         }
-        (!replaced).then_some("it exists. Use --overwrite to replace it")
+        (!replaced).then_some("the playlist exists already. Use --overwrite to replace it")
     }
 
     /// Writes the playlist in the order of the input. Paths are relative to the playlist if

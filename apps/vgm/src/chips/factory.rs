@@ -131,14 +131,14 @@ pub fn unsupported(song: &Song) -> Vec<String> {
             Error::Malformed { reason, .. } => reason,
             error => error.to_string(),
         };
-        Some(format!("{reason}; it is not played"))
+        Some(format!("{reason}, so the chip is not played"))
     });
     let kinds = song
         .block_kinds()
         .iter()
         .filter(|kind| !is_block_kind(**kind));
     let blocks =
-        kinds.map(|kind| format!("data blocks of the unknown kind {kind:#04x} are ignored"));
+        kinds.map(|kind| format!("data blocks of the unknown type {kind:#04x} are ignored"));
     clocks.chain(blocks).collect()
 }
 
@@ -148,7 +148,10 @@ fn no_chip(song: &Song) -> Error {
     Error::Unsupported(if names.is_empty() {
         "the header has no clock for any chip".into()
     } else {
-        format!("none of its chips can be played: {}", names.join(", "))
+        format!(
+            "none of the song's chips can be played: {}",
+            names.join(", ")
+        )
     })
 }
 

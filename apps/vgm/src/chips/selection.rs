@@ -67,7 +67,7 @@ impl FromStr for Name {
                 .parse()
                 .ok()
                 .filter(|voice| (1..=voices).contains(voice));
-            number.ok_or_else(|| format!("unknown voice: use 1 to {voices}"))
+            number.ok_or_else(|| format!("the chip has no voice of this number: use 1 to {voices}"))
         };
         let voice = voice.map(place).transpose()?;
         Ok(Name {

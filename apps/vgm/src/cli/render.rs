@@ -74,7 +74,7 @@ pub struct Render {
     /// Replace existing sound files
     #[arg(long, conflicts_with = "skip_done", help_heading = "Output")]
     overwrite: bool,
-    /// Skip songs whose sound file exists
+    /// Skip songs whose sound file already exists
     #[arg(long, help_heading = "Output")]
     skip_done: bool,
     /// Print only JSON: one line per song when it ends, and a summary at the end
@@ -255,17 +255,18 @@ impl Render {
         }
         let rounded = [SampleFormat::I8, SampleFormat::I16];
         if self.effects.dither && !rounded.contains(&self.sound.layout().samples) {
-            let message = "cannot use --dither: it needs samples of 8 or 16 bits (--bit-depth)";
+            let message = "cannot use --dither, because it needs integer samples of 8 or 16 bits: \
+                           set --bit-depth 8 or 16";
             return Some(message.into());
         }
         if self.is_stream() {
             let has_files = self.lines || self.sound.au || self.sound.flac || self.m3u.is_some();
             return if has_files || self.name.is_some() {
-                let message = "cannot combine -o - with --lines, --au, --flac, --m3u or --name: \
-                               stdout gets only samples. Use -o DIR";
+                let message = "cannot combine `-o -` with --lines, --au, --flac, --m3u or --name, \
+                               because stdout gets only samples. Use -o DIR";
                 Some(message.into())
             } else if self.stems.is_some() || self.effects.replay_gain == Some(ReplayGain::Album) {
-                let message = "cannot combine -o - with --stems or --replay-gain album: \
+                let message = "cannot combine `-o -` with --stems or --replay-gain album, because \
                                they need files. Use -o DIR";
                 Some(message.into())
             } else {
@@ -275,11 +276,11 @@ impl Render {
         let list = self.m3u.as_ref()?;
         let same = |path: &PathBuf| path.canonicalize().ok() == list.canonicalize().ok();
         let why = if list.as_os_str() == "-" {
-            "--m3u needs a file name and cannot write to stdout"
+            "--m3u cannot write to stdout, so it needs the name of a file"
         } else if list.exists() && self.paths.iter().any(same) {
-            "it is also an input"
+            "the playlist is also an input"
         } else if !self.has_folder(list) {
-            "its folder does not exist"
+            "the folder of the playlist does not exist"
         } else {
             Playlist::refused_at(list, self.overwrite || self.skip_done)?
         };

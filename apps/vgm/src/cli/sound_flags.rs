@@ -82,8 +82,8 @@ pub(super) struct EffectOptions {
     /// Remove frequencies below 5 Hz. This is the default, and overrides a configuration file
     #[arg(long, hide = true, overrides_with = "no_dc_filter")]
     dc_filter: bool,
-    /// Add an equaliser band: HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB. Repeat the flag for more
-    /// bands
+    /// Change the volume by DB decibels near HZ (HZ:DB, or HZ:DB:Q, where a larger Q makes the band
+    /// narrower), below HZ (low:HZ:DB) or above HZ (high:HZ:DB). Repeat the flag for more bands
     #[arg(long, value_name = "BAND", value_parser = band, allow_hyphen_values = true)]
     pub(super) eq: Vec<String>,
     /// Add reverb of strength F, from 0 to 1

@@ -48,16 +48,26 @@ impl FromStr for Band {
         let (hz, gain_db, q) = match numbers.as_deref() {
             Some([hz, db]) => (*hz, *db, SQRT_2 / 2.0),
             Some([hz, db, q]) if shape == Shape::Peak => (*hz, *db, *q),
-            _ => return Err("expected HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB".into()),
+            _ => {
+                return Err(
+                    "expected HZ:DB, HZ:DB:Q, low:HZ:DB or high:HZ:DB, for example 1000:-3".into(),
+                );
+            }
         };
         if !(20.0..=20_000.0).contains(&hz) {
-            return Err(format!("{hz} Hz is out of range: use 20 to 20000"));
+            return Err(format!(
+                "the frequency of {hz} Hz is out of range: use 20 to 20000"
+            ));
         }
         if !(-24.0..=24.0).contains(&gain_db) {
-            return Err(format!("{gain_db} dB is out of range: use -24 to 24"));
+            return Err(format!(
+                "the gain of {gain_db} dB is out of range: use -24 to 24"
+            ));
         }
         if !(0.1..=20.0).contains(&q) {
-            return Err(format!("a steepness of {q} is out of range: use 0.1 to 20"));
+            return Err(format!(
+                "the steepness Q of {q} is out of range: use 0.1 to 20"
+            ));
         }
         Ok(Band {
             shape,

@@ -92,7 +92,10 @@ impl Banks {
         bank.blocks.push(start..end);
         self.bytes += end - start;
         if self.bytes > SONG_BYTES_MAX {
-            let reason = format!("its data banks hold more than {} MiB", SONG_BYTES_MAX >> 20);
+            let reason = format!(
+                "the data banks of the song hold more than {} MiB",
+                SONG_BYTES_MAX >> 20
+            );
             return Err(Error::TooLarge(reason));
         }
         Ok(defect)
@@ -137,7 +140,10 @@ impl Table {
     /// bits.
     fn values_checked(&self, bits_out: u8, bits_in: u8) -> Result<&[u16], String> {
         if self.bits_out != bits_out || self.bits_in != bits_in || self.values.is_empty() {
-            return Err("cannot unpack a block: no table for it was given before".into());
+            return Err(
+                "cannot decompress a block of samples: the song has no table for it before it"
+                    .into(),
+            );
         }
         Ok(&self.values)
     }
@@ -159,18 +165,18 @@ enum Method<'t> {
 /// early, zeros take the place of the other values, so that later blocks keep their offsets.
 fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<(), String> {
     let Some(packed) = data.get(PACKED_HEADER..) else {
-        return Err("a packed block is shorter than its attributes".into());
+        return Err("a compressed block of samples is shorter than its header".into());
     };
     let length = u32_at(data, 1) as usize;
     let (bits_out, bits_in) = (u8_at(data, 5), u8_at(data, 6));
     if !(1..=16).contains(&bits_out) || !(1..=16).contains(&bits_in) {
         return Err(format!(
-            "cannot unpack a block from {bits_in} bits to {bits_out}"
+            "cannot decompress a block of samples from {bits_in} bits to {bits_out} bits"
         ));
     }
     let claim = || {
         let bytes = packed.len();
-        format!("a packed block of {bytes} bytes claims to unpack to {length} bytes")
+        format!("a compressed block of {bytes} bytes claims a decompressed size of {length} bytes")
     };
     if length > room {
         return Err(claim());
@@ -183,7 +189,7 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
         (1, _) => Method::Dpcm(table.values_checked(bits_out, bits_in)?),
         (kind, sub) => {
             return Err(format!(
-                "cannot unpack a block: unknown method {kind}.{sub}"
+                "cannot decompress a block of samples: unknown compression method {kind}.{sub}"
             ));
         }
     };
@@ -215,7 +221,7 @@ fn unpack(data: &[u8], table: &Table, room: usize, out: &mut Vec<u8>) -> Result<
         _ if is_short => Err(claim()),
         0 => Ok(()),
         _ => Err(format!(
-            "{outside} codes of a packed block are not in its table"
+            "{outside} codes of a compressed block are not in its table"
         )),
     }
 }

@@ -128,7 +128,7 @@ pub fn decode(song: &[u8], offset: usize, version: u32) -> Result<(Command, usiz
     let length = 1 + operands(code, version).ok_or_else(|| {
         Error::malformed(
             offset,
-            format!("{code:#04x} is not a command of the format"),
+            format!("{code:#04x} is not a command of the VGM format"),
         )
     })?;
     if song.len() - offset < length {
@@ -178,7 +178,10 @@ fn operands(code: u8, version: u32) -> Option<usize> {
 }
 
 fn cut(offset: usize) -> Error {
-    Error::malformed(offset, "the song is cut short: no end of its commands")
+    Error::malformed(
+        offset,
+        "the song is cut short: it has no command for its end",
+    )
 }
 
 /// Decodes a data block. Bit 31 of the size selects the second chip.

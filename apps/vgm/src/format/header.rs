@@ -115,11 +115,16 @@ impl Header {
         }
         if !song.starts_with(b"Vgm ") {
             return Err(Error::NotVgm(
-                "it does not begin with \"Vgm \", and it is not gzip, bzip2 or zstd".into(),
+                "the file does not begin with \"Vgm \", and is not compressed with gzip, bzip2 or \
+                 zstd"
+                    .into(),
             ));
         }
         if song.len() < 0x40 {
-            return Err(Error::malformed(song.len(), "the header is cut short"));
+            return Err(Error::malformed(
+                song.len(),
+                "the header of the song is cut short",
+            ));
         }
         let version = u32_at(song, 0x08);
         let (data_offset, defect) = data_offset(song, version)?;

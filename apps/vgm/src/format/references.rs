@@ -106,7 +106,7 @@ impl References {
                 };
                 if mode & 0x0F > 3 {
                     self.useless(format!(
-                        "a stream of the unknown length mode {:#04x} does not start",
+                        "a sample stream with the unknown length mode {:#04x} is not played",
                         mode & 0x0F
                     ));
                 } else if offset != u32::MAX {
@@ -129,7 +129,7 @@ impl References {
         let (number, bank) = (target.number, target.bank?);
         let Some(chip) = ChipId::from_number(number & 0x7F) else {
             self.useless(format!(
-                "a stream to the unknown chip {number:#04x} is not played"
+                "a sample stream to the unknown chip {number:#04x} is not played"
             ));
             return None;
         };
@@ -138,7 +138,7 @@ impl References {
         }
         if usize::from(bank) >= KINDS {
             self.useless(format!(
-                "a stream of the unknown data bank {bank:#04x} is not played"
+                "a sample stream from the unknown data bank {bank:#04x} is not played"
             ));
             return None;
         }

@@ -89,7 +89,7 @@ impl Song {
         let repeat = walk.repeat(&header, &mut warnings);
         let container = unpacked
             .defect
-            .map(|defect| format!("{defect}; its end is missing"));
+            .map(|defect| format!("{defect}, so its end is missing"));
         let mut losses: Vec<_> = container
             .into_iter()
             .chain(header.defects.clone())
@@ -101,7 +101,8 @@ impl Song {
         if header.version > NEWEST_VERSION {
             let (major, minor) = (header.version >> 8, header.version & 0xFF);
             warnings.push(format!(
-                "the song has version {major:x}.{minor:02x} of the format; we know it up to 1.72"
+                "the song has version {major:x}.{minor:02x} of the VGM format, but this program \
+                 knows only versions up to 1.72"
             ));
         }
         Ok(Song {
@@ -203,7 +204,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     }
     if !kind.is_file() {
         return Err(io::Error::other(
-            "is not a file but a FIFO, a socket or a device",
+            "the path is not a file but a FIFO, a socket or a device",
         ));
     }
     File::open(path)

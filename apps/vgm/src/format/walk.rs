@@ -141,7 +141,8 @@ impl Walk {
                         if offset == header.data_offset {
                             return Err(Error::malformed(offset, reason));
                         }
-                        walk.losses.push(format!("{reason}; the song ends there"));
+                        walk.losses
+                            .push(format!("{reason}, so the song ends there"));
                         bytes.truncate(offset);
                         bytes.push(END);
                         break;
@@ -173,7 +174,11 @@ impl Walk {
             Ok(decoded) if !is_filler => decoded,
             Err(Error::Malformed { reason, .. }) => return Ok(Step::Damage(reason)),
             Err(error) => return Err(error),
-            Ok(_) => return Ok(Step::Damage("0x00 is not a command of the format".into())),
+            Ok(_) => {
+                return Ok(Step::Damage(
+                    "0x00 is not a command of the VGM format".into(),
+                ));
+            }
         };
         match command {
             Command::End => return Ok(Step::End),
@@ -276,7 +281,7 @@ impl Walk {
         let codes = (0u8..=255).filter(|code| self.reserved[usize::from(*code)]);
         let commands = codes.map(|code| match code {
             0x31 => "the panning of the SSG of an OPN chip (command 0x31) is not played".into(),
-            _ => format!("the command {code:#04x} has no meaning that we know, and is ignored"),
+            _ => format!("the command {code:#04x} is ignored, because it has no known meaning"),
         });
         let has = |chip: ChipId| {
             let written = |second| self.writes[Instance { chip, second }.index()] > 0;
@@ -356,10 +361,12 @@ impl Walk {
             Some(tick) if tick < self.tick && header.loop_samples != 0 => {
                 return Some(Loop { offset, tick });
             }
-            Some(_) => warnings.push("the loop has no duration; the song does not loop".into()),
+            Some(_) => {
+                warnings.push("the loop has no duration, so the song is not repeated".into())
+            }
             None => self.losses.push(format!(
                 "the loop points to {offset:#x}, where no command begins (commands: {:#x} to \
-                 {:#x}); the song does not loop",
+                 {:#x}), so the song is not repeated",
                 header.data_offset, self.end
             )),
         }

@@ -71,7 +71,7 @@ mod tests {
         assert!(shared == libc::SCHED_OTHER && nice <= before.0);
         let (nice, alone) = after(true);
         if alone == libc::SCHED_OTHER {
-            eprintln!("no real-time class is allowed here: nice {nice}");
+            eprintln!("this user may not use a real-time class: nice {nice}");
             assert!(nice <= before.0);
         } else {
             assert_eq!(alone, libc::SCHED_RR);

@@ -119,7 +119,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     assert!(
         (1..=1 << 30).contains(&capacity),
-        "a channel's capacity is 1 to 2^30, not {capacity}"
+        "the capacity of a channel must be 1 to 2^30, not {capacity}"
     );
     // The length of a lap is a power of two that is greater than the capacity. Therefore the stamps
     // for "written" and "free in the next lap" differ even if the channel has only one place.
@@ -657,8 +657,11 @@ impl<T> Future for SendFuture<'_, T> {
     #[inline(always)]
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        // We check for a message before we claim a place, because a claimed place must be filled.
-        assert!(this.message.is_some(), "polled after it was ready");
+        // We check this before we claim a place, because a claimed place must be filled.
+        assert!(
+            this.message.is_some(),
+            "the future was polled after it was ready"
+        );
         let claim = ready!(this.end.poll(cx));
         let message = this.message.take().expect("looked at above");
         let sent = match claim {

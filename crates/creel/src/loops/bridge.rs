@@ -322,5 +322,8 @@ fn new_core<T: Send, F: Fn(T) + Sync>(loops: &Protocol, f: F) -> Core<'_, T, F> 
 
 #[track_caller]
 fn check(bound: usize) {
-    assert!(bound > 0, "the bound is at least one item in flight, not 0");
+    assert!(
+        bound > 0,
+        "the bound must allow at least one item in flight, not 0"
+    );
 }

@@ -344,7 +344,7 @@ impl Pool {
         leaf: impl Fn(&mut I::Hand, Range<usize>) -> A + Sync,
         combine: impl Fn(A, A) -> A + Sync,
     ) -> Option<A> {
-        assert!(leaves > 0, "a fold's tree has at least one leaf, not 0");
+        assert!(leaves > 0, "a fold must have at least one leaf, not 0");
         let total = count(&items);
         let len = NonZeroUsize::new(total.div_ceil(leaves)).unwrap_or(NonZeroUsize::MIN);
         let mut values = Vec::new();

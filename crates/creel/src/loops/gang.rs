@@ -76,10 +76,14 @@ impl fmt::Display for GangError {
                 f,
                 "cannot form a gang of {members} members: the pool has {workers} workers"
             ),
-            Self::Busy => {
-                f.write_str("the pool already has a gang, and can have only one at a time")
-            }
-            Self::OnWorker => f.write_str("a worker of the pool cannot lead a gang of it"),
+            Self::Busy => f.write_str(
+                "the pool already has a gang, and it can have only one at a time: drop the other \
+                 gang first",
+            ),
+            Self::OnWorker => f.write_str(
+                "a worker of the pool cannot form a gang of this pool: call Pool::gang on another \
+                 thread",
+            ),
             Self::Worker(error) => error.fmt(f),
         }
     }
@@ -101,7 +105,7 @@ pub struct BrokenBarrier;
 
 impl fmt::Display for BrokenBarrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("another member of the gang has failed")
+        f.write_str("another member of the gang has failed, so it never arrives at the barrier")
     }
 }
 
@@ -464,7 +468,7 @@ impl Gang {
     pub fn run<F: Fn(Member<'_>) + Sync>(&mut self, f: F) {
         assert!(
             !self.is_on_member(),
-            "a gang is run by one of its own workers"
+            "a gang must be run by one of its own workers"
         );
         let state = &*self.state;
         let region = Region {

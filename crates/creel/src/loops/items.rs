@@ -48,9 +48,9 @@ use std::{marker::PhantomData, ops::Range};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot visit `{Self}`",
-    label = "not a slice, a range, or a tuple of them",
-    note = "lend it: `&xs` to read, `&mut xs` to change; several go side by side as a tuple, \
-            `(&mut xs, &ys)`, of at most eight"
+    label = "this is not a slice, a range, or a tuple of them",
+    note = "pass `&xs` to read the items, or `&mut xs` to change them. To visit up to eight side \
+            by side, pass a tuple such as `(&mut xs, &ys)`"
 )]
 pub trait ParItems: sealed::Walk + for<'x> HasItem<'x> {}
 
@@ -73,9 +73,9 @@ impl<I: sealed::Walk + for<'x> HasItem<'x>> ParItems for I {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a loop cannot visit chunks of `{Self}`",
-    label = "not a slice, a range, or a tuple of them",
-    note = "lend it: `&xs` to read, `&mut xs` to change; several go side by side as a tuple, \
-            `(&mut xs, &ys)`, of at most eight"
+    label = "this is not a slice, a range, or a tuple of them",
+    note = "pass `&xs` to read the items, or `&mut xs` to change them. To visit up to eight side \
+            by side, pass a tuple such as `(&mut xs, &ys)`"
 )]
 pub trait ParChunks: ParItems + sealed::WalkChunks + for<'x> HasChunk<'x> {}
 
@@ -302,8 +302,8 @@ pub(super) mod sealed {
     #[track_caller]
     fn differ(first: usize, len: usize, place: usize, other: usize) -> ! {
         panic!(
-            "a loop visits items side by side, so they must be equally many: \
-             number {} of the tuple has {len}, number {} has {other}",
+            "all parts of a loop must have the same number of items: number {} of the tuple has \
+             {len}, number {} has {other}",
             first + 1,
             place + 1
         )

@@ -248,7 +248,7 @@ impl<M> OutboxSender<'_, M> {
 #[cold]
 #[track_caller]
 fn no_receiver(to: usize, receivers: usize) -> ! {
-    panic!("a message to receiver {to}, but there are {receivers}")
+    panic!("cannot send a message to receiver {to}, because there are only {receivers} receivers")
 }
 
 impl<'x, 'o, M> HasItem<'x> for BoundOutbox<'o, M> {
@@ -302,7 +302,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
         let ranges = receivers.div_ceil(1 << shift);
         assert!(
             ranges <= RANGES_MAX,
-            "an outbox for {receivers} receivers: the maximum is 2^37"
+            "cannot create an outbox for {receivers} receivers: the maximum is 2^37"
         );
         (outbox.sections, outbox.ranges, outbox.shift) = (count, ranges, shift);
         outbox.threads = threads;

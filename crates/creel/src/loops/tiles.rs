@@ -19,16 +19,16 @@ pub struct Cut {
 impl Cut {
     #[track_caller]
     fn new(len: usize, width: usize, tile: (usize, usize)) -> Self {
-        assert!(width > 0, "a grid has at least one column, not 0");
+        assert!(width > 0, "a grid must have at least one column, not 0");
         assert!(
             tile.0 > 0 && tile.1 > 0,
-            "a tile has at least one column and one row, not {} and {}",
+            "a tile must have at least one column and one row, not {} and {}",
             tile.0,
             tile.1
         );
         assert!(
             len.is_multiple_of(width),
-            "{len} items are not whole rows of {width}"
+            "{len} items do not fill whole rows of {width} items"
         );
         let height = len / width;
         Self {

@@ -46,7 +46,7 @@ pub(super) fn count<I: Walk>(items: &I) -> usize {
 pub(super) fn chunk_len(len: usize) -> NonZeroUsize {
     match NonZeroUsize::new(len) {
         Some(len) => len,
-        None => panic!("a chunk has at least one item, not 0"),
+        None => panic!("a chunk must have at least one item, not 0"),
     }
 }
 

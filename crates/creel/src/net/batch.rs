@@ -229,9 +229,9 @@ impl Received {
     pub fn new(slots: usize, bytes: usize) -> Self {
         assert!(
             (1..=CALL_MAX).contains(&slots),
-            "1 to {CALL_MAX} slots, not {slots}"
+            "a batch must have 1 to {CALL_MAX} slots, not {slots}"
         );
-        assert!(bytes > 0, "a slot has room for some bytes");
+        assert!(bytes > 0, "a slot must have room for at least one byte");
         let bytes = bytes.min(ROOM_MAX);
         // The product cannot overflow, because it is at most 64 × 64 KiB.
         let all = slots * bytes;

@@ -342,7 +342,9 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             return Ok((poller, place.unwrap_or_else(|| unreachable!("just seen"))));
         }
         self.leave(held.take());
-        let driver = current().expect("a socket is awaited on a pool's worker or in its block_on");
+        let driver = current().expect(
+            "a socket can be awaited only on a worker of a pool or in the block_on of a pool",
+        );
         let poller = driver.poller()?.ok_or_else(ended)?;
         let key = driver.insert(self.source.clone()).ok_or_else(ended)?;
         let place = held.insert(Place {

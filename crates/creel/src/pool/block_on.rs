@@ -136,7 +136,7 @@ impl Pool {
         );
         assert!(
             slots.life.enter(),
-            "block_on by a handle of pool {}, which has been dropped",
+            "block_on was called on a handle of pool {}, but this pool has been dropped",
             slots.name
         );
         let _user = User(slots);

@@ -113,7 +113,7 @@ const STACK_MAX: usize = match usize::BITS {
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "a builder makes no pool until `.build()?`"]
+#[must_use = "a builder creates no pool until you call `.build()?`"]
 pub struct PoolBuilder {
     pub(super) name: String,
     pub(super) workers: Option<usize>,

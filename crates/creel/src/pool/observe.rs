@@ -278,17 +278,19 @@ mod window {
                 stats(shared, allowed).unwrap_or_else(|e| error(&e.to_string()))
             }
             Some(("workers", n)) => resize(shared, allowed, n),
-            _ => error("ask for `stats` or `workers N`"),
+            _ => error("unknown request: expected `stats` or `workers N`"),
         };
         writeln!(stream, "{said}")
     }
 
     fn resize(shared: &Shared, allowed: Observe, wanted: &str) -> String {
         let Ok(workers) = wanted.parse() else {
-            return error("no number of workers");
+            return error("expected a number after `workers`");
         };
         if allowed != Observe::Resize {
-            return error("the program lets nobody change the number of workers");
+            return error(
+                "the program does not let other programs change the number of its workers",
+            );
         }
         let resized = crate::pool::builder::check_workers(workers);
         match resized.and_then(|()| shared.resize(workers)) {

@@ -333,7 +333,7 @@ impl<T> Future for JoinHandle<T> {
             budget::use_up(1);
             return Poll::Ready(Err(JoinError::Spawn(error)));
         }
-        let task = self.task.expect("polled after it was ready");
+        let task = self.task.expect("the future was polled after it was ready");
         if task.state().is_complete() {
             budget::use_up(1);
             return Poll::Ready(self.take(task));
@@ -394,7 +394,7 @@ impl<T> fmt::Debug for JoinHandle<T> {
 /// drop(Poller { _task: task });
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-#[must_use = "dropped, it cancels its task"]
+#[must_use = "dropping the handle cancels its task"]
 #[derive(Debug)]
 pub struct AbortOnDrop<T>(JoinHandle<T>);
 

@@ -53,7 +53,7 @@ where
     }
     match context::worker() {
         Some((tasks, _)) => tasks.spawn(future),
-        None => panic!("task::spawn outside of a pool: use Pool::spawn"),
+        None => panic!("task::spawn was called outside of a pool: use Pool::spawn"),
     }
 }
 
@@ -91,7 +91,7 @@ where
     }
     match context::worker() {
         Some((tasks, index)) => tasks.spawn_bound(index, future),
-        None => panic!("task::spawn_local on a thread that is not a worker of a pool"),
+        None => panic!("task::spawn_local was called on a thread that is not a worker of a pool"),
     }
 }
 

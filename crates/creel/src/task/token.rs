@@ -264,7 +264,7 @@ impl fmt::Debug for CancellationToken {
 /// drop(guard);
 /// assert!(token.is_cancelled());
 /// ```
-#[must_use = "dropped, it cancels its token"]
+#[must_use = "dropping the guard cancels its token"]
 #[derive(Debug)]
 pub struct DropGuard(CancellationToken);
 

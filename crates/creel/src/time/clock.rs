@@ -263,7 +263,8 @@ impl Clock {
     #[track_caller]
     pub fn advance(&self, by: Duration) {
         let manual = self.manual.as_ref();
-        let manual = manual.expect("Clock::advance is for a clock made by Clock::manual");
+        let manual =
+            manual.expect("Clock::advance works only on a clock that Clock::manual has created");
         let moved = |now: u64| Some(now.saturating_add(nanos(by)));
         // The update always succeeds, even if the time does not change.
         let _ = manual

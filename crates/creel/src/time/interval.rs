@@ -39,7 +39,10 @@ use std::time::{Duration, Instant};
 #[track_caller]
 pub fn interval(period: Duration) -> Interval {
     let period = nanos(period);
-    assert!(period > 0, "an interval's period is longer than nothing");
+    assert!(
+        period > 0,
+        "the period of an interval must be longer than zero"
+    );
     Interval {
         next: Due::after(period),
         period,

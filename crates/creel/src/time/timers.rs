@@ -32,7 +32,8 @@ use std::task::Waker;
 use std::time::Instant;
 use std::vec::Drain;
 
-const NO_TIMERS: &str = "a timer is awaited on a pool's worker or in its block_on";
+const NO_TIMERS: &str = "a timer can be awaited only on a worker of a pool or in the block_on of a \
+                         pool";
 
 /// The maximum number of timers per turn. The tasks that they wake run before the worker fires the
 /// next timers, while their data is still in the cache.

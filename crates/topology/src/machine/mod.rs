@@ -604,7 +604,7 @@ fn allowed(parts: &mut Parts) -> CpuSet {
             if narrowed.is_empty() {
                 notes.push(format!(
                     "{path} allows only the CPUs {cpus}, of which none is in {left}: creel ignores \
-                     it"
+                     this file"
                 ));
                 return left;
             }

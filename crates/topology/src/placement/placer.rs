@@ -261,7 +261,8 @@ impl<'a> Placer<'a> {
         for set in sets {
             if set.is_empty() || !set.is_subset(&self.allowed) {
                 let reason = format!(
-                    "cannot place a worker on the PUs {{{set}}}: only the PUs {{{}}} are allowed",
+                    "cannot place a worker on the PUs {{{set}}}, because this process may use only \
+                     the PUs {{{}}}",
                     self.allowed
                 );
                 return Err(Error::NotAllowed { reason });

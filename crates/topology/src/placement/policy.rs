@@ -155,7 +155,7 @@ fn braced_sets(text: &str) -> Result<Vec<CpuSet>, Error> {
         .map(str::parse)
         .collect::<Result<_, _>>()?;
     match sets.iter().any(CpuSet::is_empty) {
-        true => Err(Error::syntax("placement", text, "a set is empty")),
+        true => Err(Error::syntax("placement", text, "a set of PUs is empty")),
         false => Ok(sets),
     }
 }
@@ -164,7 +164,11 @@ fn braced_sets(text: &str) -> Result<Vec<CpuSet>, Error> {
 fn one_pu_each(text: &str) -> Result<Vec<CpuSet>, Error> {
     let ranges: Vec<CpuSet> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
     if ranges.iter().any(CpuSet::is_empty) {
-        return Err(Error::syntax("placement", text, "a PU is missing"));
+        return Err(Error::syntax(
+            "placement",
+            text,
+            "an item of the list of PUs is empty",
+        ));
     }
     Ok(ranges
         .iter()

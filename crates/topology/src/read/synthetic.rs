@@ -43,7 +43,7 @@ pub(crate) fn parts(description: &str) -> Result<Parts, Error> {
         .fold(pus_in_innermost, |all, &count| all.saturating_mul(count));
     if pus > CpuSet::INDEX_MAX + 1 {
         return Err(bad(format!(
-            "it has more than {} PUs",
+            "the machine has more than {} PUs",
             CpuSet::INDEX_MAX + 1
         )));
     }

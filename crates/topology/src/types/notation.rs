@@ -59,7 +59,7 @@ fn add_item(set: &mut CpuSet, item: &str) -> Result<(), String> {
     };
     if used == 0 || used > group {
         return Err(format!(
-            "\"{item}\" uses {used} PUs of each group of {group}"
+            "\"{item}\" uses {used} PUs of each group of {group} PUs: USED must be 1 to GROUP"
         ));
     }
     for pu in (first..=last).filter(|pu| (pu - first) % group < used) {
@@ -76,7 +76,10 @@ fn index(text: &str) -> Result<usize, String> {
     }
     match text.parse() {
         Ok(index) if index <= CpuSet::INDEX_MAX => Ok(index),
-        _ => Err(format!("{text} is above {}", CpuSet::INDEX_MAX)),
+        _ => Err(format!(
+            "the number {text} is above the maximum of {}",
+            CpuSet::INDEX_MAX
+        )),
     }
 }
 
@@ -131,16 +134,16 @@ impl CpuSet {
         let mut base = 0;
         for chunk in digits.rsplit(',') {
             if chunk.is_empty() {
-                return Err(bad("a word is empty"));
+                return Err(bad("a word of the mask is empty"));
             }
             for (i, digit) in chunk.chars().rev().enumerate() {
                 let nibble = digit
                     .to_digit(16)
-                    .ok_or_else(|| bad("a digit is not hexadecimal"))?;
+                    .ok_or_else(|| bad("a digit of the mask is not hexadecimal"))?;
                 for bit in (0..4).filter(|bit| nibble >> bit & 1 == 1) {
                     let index = base + i * 4 + bit;
                     if index > Self::INDEX_MAX {
-                        return Err(bad(&format!("a PU is above {}", Self::INDEX_MAX)));
+                        return Err(bad(&format!("the mask has a PU above {}", Self::INDEX_MAX)));
                     }
                     set.insert(index);
                 }

@@ -104,8 +104,8 @@ impl Request {
 
     /// Starts a process that takes the sample, without waiting for it.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let program =
-            creel_console::system::own_program().context("cannot find the file of this program")?;
+        let program = creel_console::system::own_program()
+            .context("cannot find the program file of creel-bench, which starts itself again")?;
         let mut command = Command::new(program);
         command
             .arg(SAMPLE)
@@ -206,10 +206,13 @@ impl Running {
     pub fn end(self) -> anyhow::Result<Sample> {
         let output = self.0.wait_with_output()?;
         if !output.status.success() {
-            bail!("the process of a sample failed: {}", output.status);
+            bail!(
+                "the process that measures a sample failed: {}",
+                output.status
+            );
         }
         serde_json::from_slice(&output.stdout)
-            .context("the process of a sample printed something other than a sample")
+            .context("the process that measures a sample printed something other than a sample")
     }
 }
 

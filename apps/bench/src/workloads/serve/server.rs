@@ -77,8 +77,8 @@ pub struct Server {
 impl Server {
     /// Starts a server.
     pub fn start(request: &Request) -> anyhow::Result<Self> {
-        let program =
-            creel_console::system::own_program().context("cannot find the file of this program")?;
+        let program = creel_console::system::own_program()
+            .context("cannot find the program file of creel-bench, which starts itself again")?;
         let mut child = Command::new(program)
             .arg(SERVER)
             .arg(serde_json::to_string(request)?)

@@ -17,7 +17,7 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
     let advice = capabilities(advice, linked, size);
     let advice = advice.note_if(
         linked.pins,
-        "its option -qa pins each capability to a CPU, so several such programs would share CPUs",
+        "the option -qa pins each capability to a CPU, so several such programs would share CPUs",
     );
     let Some(mib) = area(linked, size).filter(|&mib| mib >= 2 && !linked.sizes_memory) else {
         return advice;
@@ -85,26 +85,26 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
     };
     if n == own {
         let choice = if linked.own == Capabilities::One {
-            "it is linked without -N, so it has one capability: use --jobs for more".into()
+            "the program is linked without -N, so it has one capability: use --jobs for more".into()
         } else {
             format!(
-                "creel run does not help here: the program chooses {own} by itself, so it is left alone"
+                "creel run does not help here: the program chooses {own} by itself, so creel changes nothing"
             )
         };
         advice.note(choice)
     } else if let Some(ignored_options) = ignored_options {
         advice.note(format!(
-            "it is linked with -rtsopts={ignored_options}, so it accepts no options: use --cpu-list \
-             to give it a mask, which its own -N obeys"
+            "the program is linked with -rtsopts={ignored_options}, so it accepts no options: use \
+             --cpu-list to give it a mask, which its own -N obeys"
         ))
     } else if linked.rtsopts == RtsOpts::Unknown {
         advice.note(
-            "it is stripped, so creel cannot see whether it accepts options and sets none: use \
-             --cpu-list or --shim to change the number of CPUs that its own -N sees",
+            "the program is stripped, so creel cannot see whether it accepts options, and sets \
+             none: use --cpu-list or --shim to change the number of CPUs that its own -N sees",
         )
     } else if linked.rtsopts == RtsOpts::Some && n > size.pus {
         advice.note(format!(
-            "it is linked without -rtsopts, so it rejects more capabilities than its mask has CPUs ({})",
+            "the program is linked without -rtsopts, so it rejects more capabilities than its mask has CPUs ({})",
             size.pus
         ))
     } else if size.exported {
@@ -114,8 +114,8 @@ fn capabilities(advice: Advice, linked: Ghc, size: &Sizing) -> Advice {
         ))
     } else if !size.takes_arguments {
         advice.note(
-            "a script starts it, so creel cannot add arguments: put `creel run --` before the \
-             program in the script",
+            "a script starts the program, so creel cannot add arguments: put `creel run --` before \
+             the program in the script",
         )
     } else {
         advice.set_knob(

@@ -94,7 +94,7 @@ pub struct Evaluate {
         help_heading = "Service"
     )]
     store: String,
-    /// Measure only with admission control, and not also without it
+    /// Measure the service only with admission control. By default, it is also measured without
     #[arg(long, help_heading = "Service")]
     admitted: bool,
     /// Compare with another program, which must print http://IP:PORT as its first line. The default
@@ -125,7 +125,7 @@ pub struct Evaluate {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// With no other load on the machine
+    /// Without a quota and without a neighbour
     Alone,
     /// In a control group with a quota of half the usable cores (usually needs root)
     Quota,
@@ -227,9 +227,9 @@ impl Evaluate {
                     Ok(quota) => Some(quota),
                     Err(error) => {
                         output::note(&format!(
-                            "skipped --place quota: cannot create a control group with a quota \
-                             ({error}). To include it, run creel-serve as root and outside of a \
-                             container\n"
+                            "skipped --place quota: cannot create a control group with a CPU quota \
+                             ({error}). To measure under a quota, run creel-serve as root and \
+                             outside of a container\n"
                         ));
                         continue;
                     }
@@ -279,7 +279,7 @@ impl Evaluate {
             ("--connections", self.connections == 0),
         ];
         if let Some((flag, _)) = at_least_one.iter().find(|(_, is_zero)| *is_zero) {
-            return Err(format!("{flag} 0 would measure nothing: use at least 1"));
+            return Err(format!("{flag} 0 would measure nothing: use 1 or more"));
         }
         if let Some(rate) = self.capacity
             && !(rate > 0.0 && rate.is_finite())

@@ -19,7 +19,7 @@ pub const COLUMNS: [&str; 10] = [
 ];
 
 pub const NOTE: &str =
-    "!: less than 99 % of the load left in time, so the service got less load than planned";
+    "!: less than 99 % of the requests left in time, so the service got less load than planned";
 
 /// Returns the whole report for a terminal.
 pub fn text(places: &[Measured], rows: &[Row]) -> String {
@@ -115,8 +115,8 @@ pub fn findings(rows: &[&Row]) -> Vec<String> {
         .filter(|share| *share >= load::STARVED)
     {
         findings.push(format!(
-            "the load generator itself waited for a CPU up to {} of the time, so a late load says \
-             little about the service",
+            "the load generator itself waited for a CPU up to {} of the time, so requests that \
+             left late say little about the service",
             percent(share)
         ));
     }

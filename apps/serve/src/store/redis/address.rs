@@ -216,7 +216,9 @@ impl RedisAddr {
             None => (None, rest),
         };
         if rest.contains(['?', '#']) {
-            return Err("options after \"?\" or \"#\" are not supported".into());
+            return Err(
+                "this address cannot have options after \"?\" or \"#\": remove them".into(),
+            );
         }
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let default_port = if kind == "sentinel" {
@@ -253,7 +255,10 @@ impl RedisAddr {
             database(number)?
         };
         if address.database > 0 && kind == "cluster" {
-            return Err("a cluster has only database 0".into());
+            return Err(
+                "a cluster has only database 0: remove the number of the database from the address"
+                    .into(),
+            );
         }
         if let Some(login) = login {
             let (user, password) = match login.split_once(':') {
@@ -278,7 +283,7 @@ fn decode(text: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded
         .map(|text| text.into_owned())
-        .map_err(|_| "the login is not valid UTF-8".into())
+        .map_err(|_| "the user or the password in the address is not valid UTF-8".into())
 }
 
 #[cfg(test)]

@@ -92,7 +92,7 @@ impl Cluster {
                 let target = redirect.or_else(|| Some((self.masters.get(&slot)?.clone(), false)));
                 let Some((host, asking)) = target else {
                     self.is_stale = true;
-                    let why = "no master serves the slot of this record";
+                    let why = "no master of the cluster serves the hash slot of this record";
                     outcomes[op] = Some(Err(StoreError::new(Reason::Cluster, why)));
                     continue;
                 };
@@ -143,7 +143,12 @@ impl Cluster {
                 break;
             }
         }
-        let lost = || Err(StoreError::new(Reason::Cluster, "too many redirections"));
+        let lost = || {
+            Err(StoreError::new(
+                Reason::Cluster,
+                "the nodes of the cluster redirected the command too often",
+            ))
+        };
         let outcomes = outcomes
             .into_iter()
             .map(|outcome| outcome.unwrap_or_else(lost));
@@ -264,14 +269,20 @@ impl Cluster {
             let node = Node::connect(&self.address, host)?;
             self.nodes.insert(host.clone(), node);
         }
-        let missing = || StoreError::new(Reason::Unreachable, "the connection is gone");
+        let missing = || {
+            StoreError::new(
+                Reason::Unreachable,
+                "the connection to the node of the cluster is lost",
+            )
+        };
         self.nodes.get_mut(host).ok_or_else(missing)
     }
 
     /// Reads the map of slots from the first server that answers.
     fn refresh(&mut self) -> Result<(), StoreError> {
         let known: Vec<Host> = self.nodes.keys().chain(&self.seeds).cloned().collect();
-        let none = "cannot read the map of slots: no node of the cluster is known";
+        let none = "cannot read which node serves which hash slots: no node of the cluster is \
+                    known";
         let mut last = StoreError::new(Reason::Cluster, none);
         for host in known {
             let reply = self
@@ -284,7 +295,8 @@ impl Cluster {
                     return Ok(());
                 }
                 Ok(_) => {
-                    let why = format!("{host}: the cluster serves no slots");
+                    let why =
+                        format!("{host}: the cluster serves no hash slots, so it stores nothing");
                     last = StoreError::new(Reason::Cluster, why);
                 }
                 Err(error) => {

@@ -156,7 +156,7 @@ impl RedisStore {
                 Link::Cluster(Box::new(Cluster::connect(&self.address, hosts)?))
             }
             Topology::Sentinel(..) => {
-                let missing = || StoreError::new(Reason::Unreachable, "there are no Sentinels");
+                let missing = || StoreError::new(Reason::Unreachable, "no Sentinel is known");
                 let sentinels = self.sentinels.as_mut().ok_or_else(missing)?;
                 server(sentinels.connect(&self.address)?)
             }

@@ -157,7 +157,7 @@ impl Role {
                 replicas: replicas.iter().map(address_of).collect(),
             }),
             [Value::BulkString(name), ..] if name == b"slave" => {
-                let why = "the server has become a replica";
+                let why = "the Redis server has become a replica, which accepts no records";
                 Err(StoreError::new(Reason::ReadOnly, why))
             }
             _ => Ok(Role::default()),
@@ -307,7 +307,7 @@ impl Node {
     /// Receives the reply to the next command. After an error, the connection must not be used.
     pub(super) fn receive(&mut self) -> Result<Reply, StoreError> {
         if self.sent.elapsed() > BATCH_TIMEOUT {
-            let why = format!("{}: the server is too slow", self.name);
+            let why = format!("{}: the Redis server is too slow", self.name);
             return Err(StoreError::new(Reason::Timeout, why));
         }
         match self.connection.recv_response() {
@@ -387,7 +387,7 @@ pub(super) fn server_error(error: &ServerError) -> StoreError {
 
 /// Returns the error of a reply that has the wrong type.
 pub(super) fn unexpected(value: &Value) -> StoreError {
-    let why = format!("the reply has an unexpected type: {value:?}");
+    let why = format!("the reply of the Redis server has an unexpected type: {value:?}");
     StoreError::new(Reason::Other, why)
 }
 
@@ -403,13 +403,16 @@ fn connection_error(name: &str, error: &RedisError) -> StoreError {
         "corrupt message",
     ];
     let (reason, words) = if error.is_timeout() {
-        (Reason::Timeout, "the server did not answer in time".into())
+        (
+            Reason::Timeout,
+            "the Redis server did not answer in time".into(),
+        )
     } else if is_tls.iter().any(|word| words.contains(word)) {
         (Reason::Tls, words)
     } else if error.is_connection_dropped() && !error.is_connection_refusal() {
         (
             Reason::Unreachable,
-            "the server closed the connection".into(),
+            "the Redis server closed the connection".into(),
         )
     } else if error.is_io_error() {
         (Reason::Unreachable, words)

@@ -54,7 +54,7 @@ impl Sentinels {
 
     /// Asks the Sentinels in turn for the master and connects to it.
     pub(super) fn connect(&mut self, address: &RedisAddr) -> Result<Node, StoreError> {
-        let mut last = StoreError::new(Reason::Unreachable, "there are no Sentinels");
+        let mut last = StoreError::new(Reason::Unreachable, "no Sentinel is known");
         for offset in 0..self.hosts.len() {
             let index = (self.last + offset) % self.hosts.len();
             let connected = self
@@ -138,8 +138,8 @@ impl Sentinels {
             Some(error) if views.len() < self.hosts.len().div_ceil(2) => Err(StoreError::new(
                 error.reason,
                 format!(
-                    "a replica has left, and only {} of {} Sentinels can say if there is a new \
-                     master: {}",
+                    "a replica has disconnected, and only {} of {} Sentinels answer whether there \
+                     is a new master: {}",
                     views.len(),
                     self.hosts.len(),
                     error.words

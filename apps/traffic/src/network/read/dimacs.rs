@@ -20,9 +20,9 @@ pub(super) fn read(
             continue;
         };
         let mut value = || -> Result<u32, ReadError> {
-            let word = words
-                .next()
-                .ok_or_else(|| at_line(number, "expected another number at the end of the line"))?;
+            let word = words.next().ok_or_else(|| {
+                at_line(number, "the line ends too early: expected another number")
+            })?;
             word.parse()
                 .map_err(|_| at_line(number, format!("'{word}' is not a whole number")))
         };
@@ -61,7 +61,12 @@ pub(super) fn read(
                 value()?.saturating_mul(assumed.unit_mm).max(1),
                 false,
             ),
-            "p" => return Err(at_line(number, "found a second problem line 'p …'")),
+            "p" => {
+                return Err(at_line(
+                    number,
+                    "found a second problem line 'p …', but a file has only one",
+                ));
+            }
             _ => {
                 let from = first
                     .parse()

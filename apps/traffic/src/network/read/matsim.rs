@@ -69,7 +69,7 @@ pub(super) fn read(text: &str) -> Result<RawNetwork, ReadError> {
                     let id = element.need(name)?;
                     nodes
                         .get(&id)
-                        .ok_or_else(|| element.error(format!("there is no node {id}")))
+                        .ok_or_else(|| element.error(format!("the network has no node {id}")))
                 };
                 let need = |name: &str| -> Result<f64, ReadError> {
                     let value = element.number::<f64>(name)?;

@@ -116,7 +116,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     let file = File::open(path)?;
     if is_device(&file.metadata()?) {
         return Err(ReadError::Malformed(
-            "it is a device, but must be a file or a pipe".into(),
+            "this path is a device, but must be a file or a pipe".into(),
         ));
     }
     file.take(BYTES_MAX).read_to_end(&mut packed)?;
@@ -142,7 +142,7 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
     };
     if bytes.len() as u64 == BYTES_MAX {
         return Err(ReadError::Malformed(
-            "decompressed it is larger than 8 GiB, which is the maximum".into(),
+            "the decompressed file is larger than 8 GiB, which is the maximum".into(),
         ));
     }
     Ok(bytes)

@@ -368,7 +368,7 @@ impl Reading {
                 let number = self.junctions.get(id);
                 number.ok_or_else(|| {
                     ReadError::Malformed(format!(
-                        "an edge refers to junction {id}, which does not exist"
+                        "an edge begins or ends at the junction {id}, which does not exist"
                     ))
                 })
             };

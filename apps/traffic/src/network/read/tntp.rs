@@ -126,8 +126,9 @@ impl Tntp {
         };
         let node = |value: f64| {
             let fits = value >= 1.0 && value <= f64::from(self.nodes) && value.fract() == 0.0;
-            fits.then_some(value as u32 - 1)
-                .ok_or_else(|| format!("there is no node {value} in '{line}'"))
+            fits.then_some(value as u32 - 1).ok_or_else(|| {
+                format!("the network has no node {value}, which the line '{line}' names")
+            })
         };
         let fine = [capacity, length, free_time, b, power]
             .iter()

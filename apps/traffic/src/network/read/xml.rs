@@ -93,8 +93,12 @@ impl Element<'_> {
 
     /// Returns a required attribute.
     pub fn need(&self, name: &str) -> Result<String, ReadError> {
-        self.get(name)?
-            .ok_or_else(|| self.error(format!("<{}> has no {name}", self.name())))
+        self.get(name)?.ok_or_else(|| {
+            self.error(format!(
+                "the element <{}> has no attribute {name}",
+                self.name()
+            ))
+        })
     }
 
     /// Returns an attribute as a number, if it is present.

@@ -139,7 +139,8 @@ fn detector(
     let from_begin = |pos: f64| if pos < 0.0 { pos + length } else { pos };
     let pos = number("pos")?.map(from_begin);
     let (mut from_m, mut to_m) = if is_loop {
-        let pos = pos.ok_or_else(|| element.error(format!("the detector {name} has no pos")))?;
+        let pos =
+            pos.ok_or_else(|| element.error(format!("the detector {name} has no attribute pos")))?;
         (pos, pos)
     } else {
         match (pos, number("endPos")?.map(from_begin), number("length")?) {
@@ -166,7 +167,8 @@ fn detector(
         None => None,
         Some(seconds) if (0.001..=3e6).contains(&seconds) => Some((seconds * 1000.0) as Ms),
         Some(seconds) => {
-            let reason = format!("the detector {name} has a period of {seconds} s");
+            let reason =
+                format!("the detector {name} has a period of {seconds} s, which is out of range");
             return Err(element.error(reason));
         }
     };

@@ -103,12 +103,12 @@ impl Action {
         let rest: Vec<&str> = words.collect();
         let one = || match rest[..] {
             [only] => Ok(only),
-            [] => Err(format!("{word} needs a value")),
-            _ => Err(format!("{word} accepts only one value")),
+            [] => Err(format!("the command {word} needs a value")),
+            _ => Err(format!("the command {word} accepts only one value")),
         };
         let none = |action| match rest.is_empty() {
             true => Ok(action),
-            false => Err(format!("{word} does not accept a value")),
+            false => Err(format!("the command {word} does not accept a value")),
         };
         let switch = || match one()? {
             "on" => Ok(Some(true)),
@@ -117,7 +117,7 @@ impl Action {
         };
         let place = || match one()?.parse::<usize>() {
             Ok(number) if number > 0 => Ok(number - 1),
-            _ => Err(format!("{word} needs a number of 1 or more")),
+            _ => Err(format!("the command {word} needs a number of 1 or more")),
         };
         let change = |within: std::ops::RangeInclusive<f32>| {
             let text = one()?;
@@ -166,7 +166,7 @@ impl Action {
                 other => Err(format!("repeat {other}: expected off, all or one")),
             },
             "quit" => none(Action::Quit),
-            "status" => Err("status does not accept a value".into()),
+            "status" => Err("the command status does not accept a value".into()),
             other => Err(format!(
                 "unknown command {other}: `creel-vgm ctl --help` lists them"
             )),
@@ -190,7 +190,7 @@ impl Action {
             match voice < voices {
                 true => Ok(voice),
                 false => Err(format!(
-                    "no voice {}: the song has {voices} voices",
+                    "there is no voice {}: the song has {voices} voices",
                     voice + 1
                 )),
             }
@@ -220,7 +220,7 @@ impl Action {
                 session.send(Command::Jump(place))
             }
             Action::Jump(place) => Err(format!(
-                "no song {}: the queue has {} songs",
+                "there is no song {} in the queue, which has {} songs",
                 place + 1,
                 session.labels.len()
             )),

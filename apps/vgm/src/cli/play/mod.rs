@@ -98,7 +98,8 @@ pub struct Play {
     /// Repeat the queue or each song [default: off]
     #[arg(long, value_name = "MODE", value_enum, help_heading = "Queue")]
     repeat: Option<After>,
-    /// Continue where you left these paths, and remember the position at the end
+    /// Start with the song and the time at which you last stopped playing the same paths, and save
+    /// the position at the end
     #[arg(long, help_heading = "Queue")]
     resume: bool,
     /// Send the sound to SINK [default: auto]. The sinks of Linux and macOS are pulse (a PulseAudio
@@ -141,8 +142,8 @@ pub struct Play {
         help_heading = "Sound"
     )]
     sample_rate: Option<u32>,
-    /// Render up to TIME ahead of the sound output, from 20ms to 10s. A longer buffer helps if
-    /// the sound is interrupted [default: 200ms]
+    /// Render sound up to TIME before it is heard, from 20ms to 10s. A longer buffer helps if the
+    /// sound is interrupted [default: 200ms]
     #[arg(long, value_name = "TIME", value_parser = buffer, help_heading = "Sound")]
     buffer: Option<Duration>,
     /// Choose the filter R that converts the sample rates of the chips to the output rate [default:
@@ -184,7 +185,7 @@ pub struct Play {
         help_heading = "Pool settings"
     )]
     jobs: Option<usize>,
-    /// Let other programs observe the workers: off or look (`creel top` shows them)
+    /// Let other programs observe the workers: off or look (`creel top` shows the workers)
     #[arg(
         long,
         value_name = "O",

@@ -29,7 +29,8 @@ const LINE_BYTES_MAX: usize = 1 << 10;
 pub fn default_socket() -> Result<PathBuf, String> {
     let folder = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     let folder = folder.ok_or(
-        "no default socket, because XDG_RUNTIME_DIR is not set. Pass the path of a socket",
+        "there is no default socket, because the variable XDG_RUNTIME_DIR is not set. Pass the \
+         path of a socket",
     )?;
     Ok(PathBuf::from(folder).join("creel-vgm.sock"))
 }
@@ -62,11 +63,11 @@ impl Remote {
     pub fn listen(path: &Path, session: &Arc<PlayerSession>, pool: &Pool) -> io::Result<Self> {
         if let Ok(found) = fs::symlink_metadata(path) {
             if !found.file_type().is_socket() {
-                let message = "the file exists and is not a socket";
+                let message = "the file exists, but it is not a socket";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
             }
             if StdStream::connect(path).is_ok() {
-                let message = "another player is listening on it";
+                let message = "another player is listening on this socket";
                 return Err(io::Error::new(io::ErrorKind::ResourceBusy, message));
             }
             fs::remove_file(path)?;

@@ -136,8 +136,11 @@ pub fn saved_position(paths: &[PathBuf]) -> Option<QueuePosition> {
 ///
 /// Fails if there is no home folder, or if the file cannot be written.
 pub fn save(position: QueuePosition) -> io::Result<()> {
-    let file = file_path()
-        .ok_or_else(|| io::Error::other("no home folder: set HOME or XDG_STATE_HOME"))?;
+    let file = file_path().ok_or_else(|| {
+        io::Error::other(
+            "there is no home folder to save the position in: set HOME or XDG_STATE_HOME",
+        )
+    })?;
     let mut saved = read(&file);
     saved.queues.retain(|other| other.paths != position.paths);
     saved.queues.insert(0, position);

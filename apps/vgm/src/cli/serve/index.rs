@@ -162,7 +162,7 @@ impl Index {
             Err(Some(DatabaseError::DatabaseAlreadyOpen)) => {
                 report(&format!(
                     "another server is using the index {name}, so this server does not save its \
-                     index. Use --index to keep it in another file"
+                     own index. Use --index to save it in another file"
                 ));
                 let memory = Database::builder().create_with_backend(InMemoryBackend::new());
                 return Ok(Index {

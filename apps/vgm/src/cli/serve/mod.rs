@@ -74,7 +74,8 @@ impl Serve {
         let index = Index::open(self.index.clone())?;
         let renewed = index.refresh(&self.folders, &pool)?;
         if renewed.songs.is_empty() {
-            let message = "nothing to serve: the folders contain no songs that can be read";
+            let message = "nothing to serve: the folders and archives contain no songs that can be \
+                           read";
             return Err(Failure::new(Exit::BadData, message).into());
         }
         if !common.quiet {

@@ -37,7 +37,7 @@ impl FromStr for Size {
             .iter()
             .any(|pixels| !PIXELS.contains(pixels))
         {
-            return Err("the width and the height must be between 64 and 7680".into());
+            return Err("the width and the height must be between 64 and 7680 pixels".into());
         }
         if size.width % 2 + size.height % 2 != 0 {
             return Err("the width and the height must be even, because videos need it".into());

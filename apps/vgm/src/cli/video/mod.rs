@@ -69,7 +69,7 @@ pub struct Draw {
     /// Draw N pictures per second
     #[arg(long, value_name = "N", default_value = "60", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=240), help_heading = "Picture")]
     fps: u32,
-    /// Arrange the panels like this
+    /// Choose how the panels are arranged
     #[arg(
         long,
         value_name = "L",
@@ -78,7 +78,7 @@ pub struct Draw {
         help_heading = "Picture"
     )]
     layout: Arrangement,
-    /// Show TIME of sound across each panel, from 1 to 200 ms
+    /// Show TIME of sound across the width of each panel, from 1ms to 200ms
     #[arg(long, value_name = "TIME", default_value = "40ms", allow_negative_numbers = true, value_parser = flags::window, help_heading = "Picture")]
     window: Duration,
     /// Start at TIME in the song
@@ -209,7 +209,9 @@ impl Draw {
         }
         if found.songs.len() != 1 {
             let (path, count) = (self.path.display(), found.songs.len());
-            let message = format!("cannot draw {path}: it has {count} songs. Pass one song");
+            let message = format!(
+                "cannot draw {path}, because it contains {count} songs. Pass the path of one song"
+            );
             return Err(Failure::new(Exit::Usage, message).into());
         }
         let (source, _) = found.songs.remove(0);

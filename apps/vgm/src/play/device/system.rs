@@ -79,7 +79,7 @@ impl System {
 impl Device for System {
     fn write(&mut self, frames: &[[f32; 2]]) -> io::Result<usize> {
         if self.is_lost.load(Relaxed) {
-            return Err(io::Error::other("the sound output is gone"));
+            return Err(io::Error::other("the sound output has disappeared"));
         }
         let (accepted, _) = self.samples.push_partial_slice(frames.as_flattened());
         Ok(accepted.len() / CHANNELS)

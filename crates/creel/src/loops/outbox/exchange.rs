@@ -241,7 +241,9 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a message to receiver 7, but there are 7")]
+    #[should_panic(
+        expected = "cannot send a message to receiver 7, because there are only 7 receivers"
+    )]
     fn a_message_to_a_missing_receiver_panics_with_its_index() {
         let pool = Pool::builder().workers(2).build().expect("in range");
         let (mut outbox, mut receivers) = (Outbox::new(), [0; 7]);

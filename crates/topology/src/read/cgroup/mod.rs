@@ -183,7 +183,7 @@ fn quota_rule(
             },
         )),
         _ => {
-            let reason = "both times must be whole numbers above 0";
+            let reason = "the quota and the period must be whole numbers above 0";
             tree.valid(&path, Err(Error::syntax("CPU quota", text, reason)))
         }
     }

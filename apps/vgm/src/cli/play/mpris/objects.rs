@@ -118,7 +118,8 @@ impl Player {
     }
 
     fn open_uri(&self, _uri: &str) -> Result<()> {
-        let message = "cannot open another song: the queue is fixed when the player starts";
+        let message = "cannot open another song, because the queue cannot change after the player \
+                       has started";
         Err(Error::NotSupported(message.into()))
     }
 

@@ -56,7 +56,7 @@ fn program(programs: &[(&str, &[&str])], rate: u32) -> io::Result<Box<dyn Device
     }
     let names: Vec<&str> = programs.iter().map(|program| program.0).collect();
     Err(io::Error::other(format!(
-        "not installed: {}",
+        "no program for sound output is installed: {}",
         names.join(", ")
     )))
 }

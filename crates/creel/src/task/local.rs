@@ -177,8 +177,8 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
 /// alignment than the heap has.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
-    // The program may reuse a freed block for another type. This does not work with the atomics of
-    // a model checker.
+    // A freed block is reused as plain memory for another type. This does not work with the atomics
+    // of a model checker.
     if cfg!(creel_shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
         return None;
     }

@@ -18,9 +18,9 @@ use super::cpuset::CpuSet;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// The number that the system gives it, if any.
+    /// The number that the system gives the package, if any.
     pub os_index: Option<usize>,
-    /// The online PUs.
+    /// The online PUs of the package.
     pub pus: CpuSet,
 }
 
@@ -37,9 +37,9 @@ pub struct Package {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Die {
-    /// The number that the system gives it, if any.
+    /// The number that the system gives the die, if any.
     pub os_index: Option<usize>,
-    /// The online PUs.
+    /// The online PUs of the die.
     pub pus: CpuSet,
 }
 

@@ -21,7 +21,7 @@ use std::{io, sync::Arc, time::Duration};
 
 /// The time for which a worker in [`Pool::work_until`] looks for work before it sleeps.
 const SPIN_NS: u64 = 20_000;
-/// The interval at which it looks again after that.
+/// The interval at which it looks again after that. It grows while there is nothing to do.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
 
 impl Shared {
@@ -203,7 +203,7 @@ impl Pool {
     ///
     /// # Errors
     /// Returns an error if the pool has no such worker. A worker that waits in `work_until` while
-    /// the pool becomes smaller checks its condition about twice per millisecond, so it needs no
+    /// the pool becomes smaller checks its condition about once per millisecond, so it needs no
     /// wake.
     pub fn wake(&self, worker: usize) -> Result<(), WorkerError> {
         self.shared.slots.slot_in_use(worker)?.notify();

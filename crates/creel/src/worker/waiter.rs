@@ -39,6 +39,10 @@ const WOKEN: u32 = 1;
 /// `QUIET` only.
 const ASLEEP: u32 = 2;
 
+/// The maximum time for which a waiting thread sleeps before it looks for work again, if it looks
+/// at all. A wait that takes long would otherwise cost thousands of wake-ups per second.
+const LOOK_MAX: Duration = Duration::from_millis(1);
+
 impl Waiter {
     /// Returns a waiter for the calling thread.
     pub(crate) fn current() -> Self {
@@ -88,13 +92,15 @@ impl Waiter {
     }
 
     /// Blocks like [`wait_until`](Self::wait_until), but sleeps for at most `every` before it calls
-    /// `help` again.
+    /// `help` again. While it finds nothing, it sleeps longer and longer, up to [`LOOK_MAX`].
     pub(crate) fn wait_looking(
         &self,
-        every: Option<Duration>,
+        mut every: Option<Duration>,
         done: impl Fn() -> bool,
         mut help: impl FnMut() -> bool,
     ) {
+        let first = every;
+        let longer = |every: Duration| (2 * every).min(LOOK_MAX).max(every);
         match self {
             Self::Thread(word) => {
                 loop {
@@ -102,8 +108,11 @@ impl Waiter {
                     if done() {
                         break;
                     }
-                    if !help() {
+                    if help() {
+                        every = first;
+                    } else {
                         sleep(word, every, &done);
+                        every = every.map(longer);
                     }
                 }
                 // We set the word again, because this wait may have used up a wake-up that was
@@ -123,8 +132,11 @@ impl Waiter {
                     if done() {
                         break;
                     }
-                    if !help() && !slot.run_nested() {
+                    if help() || slot.run_nested() {
+                        every = first;
+                    } else {
                         slot.parker.sleep_inside(every);
+                        every = every.map(longer);
                     }
                 }
                 // We notify the worker again, because this wait may have used up a wake-up that was

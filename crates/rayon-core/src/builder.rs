@@ -247,9 +247,14 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         if self.member && crate::current_thread_index().is_some() {
             return Err(ThreadPoolBuildError(Kind::AlreadyInPool));
         }
-        let threads = self.threads();
         let own = usize::from(self.member);
-        let (queues, mut deques) = Queues::new(threads, self.breadth_first);
+        let mut threads = self.asked_threads();
+        if threads.is_none() && (self.member || self.knobs.is_some()) {
+            // The settings below would change the default number, so we ask a pool without them.
+            threads = Some(Pool::builder().build().map_or(1, |pool| pool.workers()));
+        }
+        let threads = threads.map(|threads| threads.min(MAX_THREADS));
+        let queues = Arc::<Queues>::default();
         let connection = Arc::<Threads>::default();
         let begins = Arc::clone(&connection);
         // Creel passes each thread that it needs to this closure, which must be `Send`. The
@@ -257,19 +262,19 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
         // and we call the program's function for each of them below, on this thread.
         let asked = Arc::<Mutex<Vec<NewThread>>>::default();
         let asks = Arc::clone(&asked);
-        // Even if the calling thread is the only thread of the pool, we need a Creel pool with one
-        // worker. Its thread is never started in this case.
-        let mut builder = Pool::builder()
-            .workers((threads - own).max(1))
-            .name("rayon");
+        let mut builder = Pool::builder().name("rayon");
         if let Some(bytes) = self.stack_size {
             builder = builder.stack_size(bytes.max(MIN_STACK));
         }
         if let Some(knobs) = self.knobs.take() {
             builder = knobs(builder);
         }
+        if let Some(threads) = threads {
+            // Even if the calling thread is the only thread of the pool, we need a Creel pool with
+            // one worker. Its thread is never started in this case.
+            builder = builder.workers((threads - own).max(1));
+        }
         let pool = builder
-            .workers((threads - own).max(1))
             .extra_callers()
             .source(queues.clone())
             .on_thread_start(move |index| begins.begin(index + own))
@@ -280,6 +285,10 @@ impl<S: ThreadSpawn> ThreadPoolBuilder<S> {
             })
             .build()
             .map_err(|error| ThreadPoolBuildError(Kind::Creel(error)))?;
+        // By default, the number of Creel's workers follows the affinity mask and the CPU quota of
+        // the process.
+        let threads = threads.unwrap_or_else(|| pool.workers());
+        let mut deques = queues.add_deques(threads, self.breadth_first);
         let handlers = std::mem::take(&mut self.handlers);
         let registry = Registry::new(pool, queues, threads, handlers, self.member);
         let member = self.member.then(|| deques.remove(0));
@@ -337,19 +346,13 @@ fn number(variable: &str) -> Option<NonZeroUsize> {
 }
 
 impl<S> ThreadPoolBuilder<S> {
-    /// Returns the number of threads that the pool will have.
-    fn threads(&self) -> usize {
+    /// Returns the number of threads that the program or the environment has asked for.
+    fn asked_threads(&self) -> Option<usize> {
         let asked = NonZeroUsize::new(self.threads);
         let asked = asked.or_else(|| number("RAYON_NUM_THREADS"));
         // rayon still accepts this older name of the environment variable.
         let asked = asked.or_else(|| number("RAYON_RS_NUM_CPUS"));
-        let threads = asked.map_or_else(
-            // The number of Creel's workers follows the affinity mask and the CPU quota of the
-            // process.
-            || Pool::builder().build().map_or(1, |pool| pool.workers()),
-            NonZeroUsize::get,
-        );
-        threads.min(MAX_THREADS)
+        asked.map(NonZeroUsize::get)
     }
 
     /// Changes the settings of the Creel pool, for example how its workers wait. It cannot change

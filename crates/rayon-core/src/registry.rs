@@ -36,34 +36,41 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The queues of a pool.
+#[derive(Default)]
 pub(crate) struct Queues {
     /// Jobs from threads that do not belong to the pool.
     injected: Injector<JobRef>,
-    stealers: Vec<Stealer<JobRef>>,
+    /// Access to the deque of each thread. We set it before the threads start.
+    stealers: OnceLock<Box<[Stealer<JobRef>]>>,
 }
 
 impl Queues {
-    /// Creates the queues, and the deque of each thread.
-    pub(crate) fn new(threads: usize, breadth_first: bool) -> (Arc<Self>, Vec<Worker<JobRef>>) {
+    /// Creates the deque of each thread. Call it once.
+    pub(crate) fn add_deques(&self, threads: usize, breadth_first: bool) -> Vec<Worker<JobRef>> {
         let deque = |_| match breadth_first {
             true => Worker::new_fifo(),
             false => Worker::new_lifo(),
         };
         let deques: Vec<_> = (0..threads).map(deque).collect();
-        let queues = Self {
-            injected: Injector::new(),
-            stealers: deques.iter().map(Worker::stealer).collect(),
-        };
-        (Arc::new(queues), deques)
+        let set = self
+            .stealers
+            .set(deques.iter().map(Worker::stealer).collect());
+        debug_assert!(set.is_ok(), "the deques are created once");
+        deques
+    }
+
+    fn stealers(&self) -> &[Stealer<JobRef>] {
+        self.stealers.get().map_or(&[], |stealers| stealers)
     }
 
     /// Takes a job from the deque of a thread other than `own`. If all these deques are empty,
     /// takes a job that a thread from outside has pushed.
     fn steal_for(&self, own: usize) -> Option<JobRef> {
-        let others = (own + 1..self.stealers.len()).chain(0..own);
+        let stealers = self.stealers();
+        let others = (own + 1..stealers.len()).chain(0..own);
         for other in others {
             loop {
-                match self.stealers[other].steal() {
+                match stealers[other].steal() {
                     Steal::Success(job) => return Some(job),
                     Steal::Empty => break,
                     Steal::Retry => std::hint::spin_loop(),
@@ -79,7 +86,7 @@ impl Source for Queues {
         // `Registry::notify` has the matching fence, between the push and the check for idle
         // workers. Therefore at least one side sees the other, and no wake-up is lost.
         fence(Ordering::SeqCst);
-        !self.injected.is_empty() || self.stealers.iter().any(|queue| !queue.is_empty())
+        !self.injected.is_empty() || self.stealers().iter().any(|queue| !queue.is_empty())
     }
 
     fn run(&self, _worker: usize, begin: &mut dyn FnMut()) -> bool {

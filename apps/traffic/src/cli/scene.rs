@@ -100,9 +100,9 @@ struct Travellers {
     cars: Option<u32>,
     /// Choose the demand: laps (cars that drive in circles for ever), gravity (round trips, to
     /// near places more often than to far ones), or a file with MATSim plans, SUMO routes or trips,
-    /// or a TNTP trip table [default: laps, or gravity if the network has one-way roads]. If the
-    /// types of vehicles are in another file (SUMO's vType, or MATSim's vehicles), give --demand
-    /// twice, first with that file
+    /// or a TNTP trip table. If the types of vehicles are in another file (SUMO's vType, or MATSim's
+    /// vehicles), give --demand twice, first with that file [default: laps, or gravity if the
+    /// network has one-way roads]
     #[arg(long, value_name = "DEMAND")]
     demand: Vec<String>,
     /// Spread the departures of gravity trips over TIME, for example 30m. A number without a unit

@@ -224,3 +224,51 @@ fn types_of_sumo_can_be_in_a_file_of_their_own() {
         assert!(text.contains(message), "{demand:?}: {text}");
     }
 }
+
+#[test]
+fn values_without_a_meaning_are_reported() {
+    let edge = |id: &str, speed: &str| {
+        format!(
+            "<edge id='{id}' from='a' to='b'><lane id='{id}_0' index='0' speed='{speed}' length='100'/></edge>"
+        )
+    };
+    let net = |speed: &str| {
+        let edge = edge("ab", speed);
+        format!("<net>{edge}<junction id='a' x='0' y='0'/><junction id='b' x='1' y='0'/></net>")
+    };
+    let demand = |text: &str| {
+        let raw = network(
+            &file("odd.net.xml", &net("20")),
+            &Assumed::default(),
+            &pool(),
+        );
+        let network = Network::new(raw.unwrap()).unwrap();
+        let mut reader = Reader::new(&network, 1);
+        let text = format!("<routes>{text}</routes>");
+        reader.read(&file("odd.rou.xml", &text))?;
+        reader.finish(&pool(), usize::MAX, &|_| {})
+    };
+    let error = network(
+        &file("nan.net.xml", &net("NaN")),
+        &Assumed::default(),
+        &pool(),
+    );
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("expected a number for speed"), "{error}");
+    let named = ["v&#1;", "v\0"].map(|id| demand(&format!("<vehicle id='{id}' depart='0'/>")));
+    for error in named.map(|read| read.unwrap_err().to_string()) {
+        assert!(error.contains("id contains a control character"), "{error}");
+    }
+    let read = demand("<vehicle id='v' depart='0'><route edges=' '/></vehicle>").unwrap();
+    assert_eq!(read.left_out, (1, Some("v: its route has no edges".into())));
+    let error = demand("<flow id='f' begin='9' end='8' number='5' from='ab' to='ab'/>");
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.contains("the flow f ends before it begins"),
+        "{error}"
+    );
+    let read = demand("<flow id='f' begin='0' end='8' number='2.7' from='ab' to='ab'/>").unwrap();
+    let unused: Vec<(&str, u64)> = read.unused.iter().collect();
+    assert_eq!(unused, [("flow number (its fraction)", 1)]);
+    assert_eq!(read.plans.len(), 2);
+}

@@ -245,6 +245,10 @@ impl Reading<'_> {
         let known = ["id", "edges", "color", "probability", "cost"];
         self.reader.unused.attributes(element, &known)?;
         let edges = self.path(&element.need("edges")?);
+        let edges = edges.and_then(|edges| match edges[..] {
+            [] => Err("its route has no edges".into()),
+            [..] => Ok(edges),
+        });
         match (self.vehicle.take(), element.get("id")?) {
             (Some(mut vehicle), _) => {
                 if !vehicle.is_done {
@@ -301,7 +305,13 @@ impl Reading<'_> {
                 f64::INFINITY
             }
         });
-        let lasts = (until - begin).max(0.0);
+        let lasts = until - begin;
+        if lasts < 0.0 {
+            return Err(element.error(format!("the flow {id} ends before it begins")));
+        }
+        if number.is_some_and(|number| number.fract() != 0.0) {
+            self.reader.unused.add("flow number (its fraction)");
+        }
         let (expected, most) = (number.unwrap_or(f64::INFINITY), number.unwrap_or(FLOW_MAX));
         let expected = match (exponential, probability, period) {
             (Some(rate), ..) => expected.min(rate * lasts),

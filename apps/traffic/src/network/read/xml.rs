@@ -23,6 +23,12 @@ pub(crate) enum Part<'a> {
     Text(String),
 }
 
+/// Returns whether a text contains a character that XML forbids, such as NUL. The parser accepts
+/// these characters, but a report with such a name would not be valid XML.
+fn is_forbidden(text: &str) -> bool {
+    text.contains(|letter: char| letter < ' ' && !matches!(letter, '\t' | '\n' | '\r'))
+}
+
 /// Calls `f` for each part of a document.
 pub(crate) fn each(
     text: &str,
@@ -61,6 +67,9 @@ pub(crate) fn each(
                     }
                 }
                 continue;
+            }
+            _ if is_forbidden(&collected) => {
+                return Err(broken(&"the text before it contains a control character"));
             }
             Event::Start(_) | Event::Empty(_) | Event::End(_) if !collected.is_empty() => {
                 f(Part::Text(std::mem::take(&mut collected)))?;
@@ -105,6 +114,9 @@ impl Element<'_> {
         match self.start.try_get_attribute(name) {
             Ok(None) => Ok(None),
             Ok(Some(attribute)) => match attribute.normalized_value(XmlVersion::Implicit1_0) {
+                Ok(value) if is_forbidden(&value) => {
+                    Err(self.error(format!("{name} contains a control character")))
+                }
                 Ok(value) => Ok(Some(value.into_owned())),
                 Err(error) => Err(self.error(error)),
             },
@@ -132,8 +144,12 @@ impl Element<'_> {
         let Some(text) = self.get(name)? else {
             return Ok(None);
         };
-        let number = text.trim().parse();
-        number.map(Some).map_err(|_| {
+        // Rust parses "nan" as a number, but it has no meaning in any of our files.
+        let number = match text.trim() {
+            text if text.to_ascii_lowercase().contains("nan") => None,
+            text => text.parse().ok(),
+        };
+        number.map(Some).ok_or_else(|| {
             self.error(format!(
                 "<{}>: expected a number for {name}, but found '{text}'",
                 self.name()

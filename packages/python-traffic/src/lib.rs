@@ -23,7 +23,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Returns a Python error with the message of another error.
 fn invalid(error: impl std::fmt::Display) -> PyErr {
@@ -40,7 +40,37 @@ fn milliseconds(seconds: f64) -> PyResult<u32> {
     }
 }
 
+/// One file, or several.
+#[derive(FromPyObject)]
+enum Paths {
+    One(PathBuf),
+    Several(Vec<PathBuf>),
+}
+
+/// The junctions of a network, for methods that take the name of a junction.
+struct Junctions {
+    by_name: HashMap<String, u32>,
+    /// The roads that end at each junction, in the order of their numbers.
+    incoming: Vec<Vec<u32>>,
+}
+
+impl Junctions {
+    fn new(network: &Network) -> Self {
+        let mut incoming = vec![Vec::new(); network.junctions().len()];
+        for (road, link) in (0..).zip(network.links()) {
+            incoming[link.to as usize].push(road);
+        }
+        Self {
+            by_name: network.junctions_by_name(),
+            incoming,
+        }
+    }
+}
+
 /// A running simulation.
+///
+/// `demand` is a file, a list of files, "gravity" or "laps". The files of a list can use the types
+/// of vehicles that the files before them define.
 ///
 /// Roads and cars have the names of their files, and numbers from 0. Methods take names, and arrays
 /// contain numbers: `roads[number]` is the name of a road, and `car_name(number)` that of a car.
@@ -52,6 +82,7 @@ struct Simulation {
     names: Arc<Names>,
     added: HashMap<u32, String>,
     roads: Arc<HashMap<String, u32>>,
+    junctions: Arc<OnceLock<Junctions>>,
     /// The number of each car. It is filled when a car is first looked up by its name.
     cars: HashMap<String, u32>,
     record: Record,
@@ -87,9 +118,13 @@ impl Simulation {
         car.ok_or_else(|| PyKeyError::new_err(format!("there is no car {name}")))
     }
 
+    fn junctions(&self) -> &Junctions {
+        let network = self.network();
+        self.junctions.get_or_init(|| Junctions::new(network))
+    }
+
     fn junction(&self, name: &str) -> PyResult<u32> {
-        let mut all = 0..self.network().junctions().len() as u32;
-        let junction = all.find(|&junction| self.network().junction_name(junction) == name);
+        let junction = self.junctions().by_name.get(name).copied();
         junction.ok_or_else(|| PyKeyError::new_err(format!("the network has no junction {name}")))
     }
 }
@@ -107,7 +142,7 @@ impl Simulation {
     fn new(
         py: Python<'_>,
         network: Option<PathBuf>,
-        demand: Option<String>,
+        demand: Option<Paths>,
         city: Option<(u32, u32)>,
         cars: Option<u32>,
         workers: Option<usize>,
@@ -126,9 +161,14 @@ impl Simulation {
         let pool = builder.build().map_err(invalid)?;
         let physics = Physics {
             stuck_ms: milliseconds(stuck)?,
-            flow_ppm: (flow_factor * 1e6) as u32,
-            storage_ppm: (storage_factor * 1e6) as u32,
+            flow_ppm: (flow_factor * 1e6).round() as u32,
+            storage_ppm: (storage_factor * 1e6).round() as u32,
             ..Physics::default()
+        };
+        let demand = match demand {
+            None => Vec::new(),
+            Some(Paths::One(path)) => vec![path],
+            Some(Paths::Several(paths)) => paths,
         };
         let wanted = network::Wanted {
             network,
@@ -147,7 +187,7 @@ impl Simulation {
             if reroute > 0.0 {
                 let rerouting = Rerouting {
                     every_ticks: reroute_every,
-                    share_ppm: (reroute * 1e6) as u32,
+                    share_ppm: (reroute * 1e6).round() as u32,
                     late_percent: 20,
                     seed: Stream::of(seed, "reroute", 0).value(),
                 };
@@ -160,6 +200,7 @@ impl Simulation {
                 names: Arc::new(names),
                 added: HashMap::new(),
                 roads,
+                junctions: Arc::default(),
                 cars: HashMap::new(),
                 record: Record::new(links),
                 unused,
@@ -226,6 +267,12 @@ impl Simulation {
     /// The number of cars, including those that have not departed or have arrived.
     fn __len__(&self) -> usize {
         self.inner.plans().len()
+    }
+
+    /// The number of cars that have not finished their last trip.
+    #[getter]
+    fn unfinished(&self) -> u64 {
+        self.inner.plans().len() as u64 - self.inner.tally().done
     }
 
     /// The name of a car.
@@ -306,6 +353,11 @@ impl Simulation {
         let roads = 0..self.network().links().len() as u32;
         let speeds = roads.map(|road| self.inner.current_speed(road));
         PyArray1::from_vec(py, speeds.collect())
+    }
+
+    /// The current speed limit of a road in metres per second.
+    fn speed_of(&self, road: &str) -> PyResult<f64> {
+        Ok(self.inner.current_speed(self.road(road)?))
     }
 
     /// The trips that have ended since the last call, as a structured array.
@@ -454,11 +506,12 @@ impl Simulation {
     /// approach have green together.
     fn approaches(&self, junction: &str) -> PyResult<Vec<(String, u8)>> {
         let junction = self.junction(junction)?;
-        let links = (0..).zip(self.network().links());
-        let into = links.filter(|(_, link)| link.to == junction);
-        Ok(into
-            .map(|(road, link)| (self.network().link_name(road), link.approach))
-            .collect())
+        let approach = |&road: &u32| {
+            let link = &self.network().links()[road as usize];
+            (self.network().link_name(road), link.approach)
+        };
+        let incoming = &self.junctions().incoming[junction as usize];
+        Ok(incoming.iter().map(approach).collect())
     }
 
     /// The program of a traffic light: its cycle, the green phases of each approach, and its
@@ -521,10 +574,26 @@ impl Simulation {
             names: Arc::clone(&self.names),
             added: self.added.clone(),
             roads: Arc::clone(&self.roads),
+            junctions: Arc::clone(&self.junctions),
             cars: HashMap::new(),
             record: self.record.clone(),
             unused: self.unused.clone(),
         })
+    }
+
+    /// Go back to the state of a copy. This reuses memory, so it is much quicker than another copy.
+    fn restore(&mut self, py: Python<'_>, from: PyRef<'_, Self>) {
+        let (inner, record) = (&from.inner, &from.record);
+        py.detach(|| {
+            self.inner.clone_from(inner);
+            self.record.clone_from(record);
+        });
+        self.names = Arc::clone(&from.names);
+        self.roads = Arc::clone(&from.roads);
+        self.junctions = Arc::clone(&from.junctions);
+        self.added.clone_from(&from.added);
+        self.cars.clear();
+        self.unused.clone_from(&from.unused);
     }
 
     /// Write the state to a file.

@@ -8,13 +8,13 @@ use creel_traffic::network::read::{self, Assumed, Unused};
 use creel_traffic::network::{Names, Network};
 use creel_traffic::route::Router;
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The network and the demand that the caller has asked for.
 pub struct Wanted {
     pub network: Option<PathBuf>,
-    pub demand: Option<String>,
+    pub demand: Vec<PathBuf>,
     pub city: Option<(u32, u32)>,
     pub cars: Option<u32>,
     pub seed: u64,
@@ -67,18 +67,31 @@ impl Wanted {
             let router = Router::new(pool, &network);
             gravity::plans(pool, &network, &router, &gravity).map(|made| made.0)
         };
-        let (plans, names) = match self.demand.as_deref() {
+        let demand: Vec<&str> = self
+            .demand
+            .iter()
+            .filter_map(|path| path.to_str())
+            .collect();
+        let (plans, names) = match demand[..] {
             // Without a demand, the caller adds the cars.
-            None if self.cars.is_none() => (Plans::new([])?, Names::default()),
-            None | Some("gravity") => (gravity(self.cars.unwrap_or(1000))?, Names::default()),
-            Some("laps") => {
+            [] if self.cars.is_none() && self.demand.is_empty() => {
+                (Plans::new([])?, Names::default())
+            }
+            [] if self.demand.is_empty() => (gravity(self.cars.unwrap_or(1000))?, Names::default()),
+            ["gravity"] => (gravity(self.cars.unwrap_or(1000))?, Names::default()),
+            ["laps"] => {
                 let plans = laps::plans(pool, &network, self.cars.unwrap_or(1000), self.seed)?;
                 (plans, Names::default())
             }
-            Some(file) => {
+            _ => {
                 let most = self.cars.map_or(usize::MAX, |cars| cars as usize);
-                let read = demand::read::demand(pool, &network, Path::new(file), most, self.seed);
-                let read = read.map_err(|error| format!("cannot read {file}: {error}"))?;
+                let mut reader = demand::read::Reader::new(&network, self.seed);
+                for path in &self.demand {
+                    let read = reader.read(path);
+                    read.map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+                }
+                let read = reader.finish(pool, most, &|_| {});
+                let read = read.map_err(|error| format!("cannot read the demand: {error}"))?;
                 note(&read.unused);
                 if let (number, Some(reason)) = &read.left_out {
                     all_unused.push(format!("{number} travellers or trips, because {reason}"));

@@ -110,6 +110,21 @@ class Runs(OnFiles):
         copy.run(30)
         self.assertEqual(simulation.hash(), copy.hash())
 
+    def test_a_restored_state_continues_like_its_copy(self):
+        simulation = self.simulation()
+        simulation.run(17)
+        before = simulation.copy()
+        simulation.add("new", ["b", "d"])
+        simulation.run(30)
+        simulation.restore(before)
+        self.assertEqual((simulation.now, len(simulation)), (17, 10))
+        with self.assertRaises(KeyError):
+            simulation.whereabouts("new")
+        for one in (simulation, before):
+            one.run(60)
+        self.assertEqual(simulation.hash(), before.hash())
+        np.testing.assert_array_equal(simulation.take_trips(), before.take_trips())
+
 
 class Control(OnFiles):
     def test_cars_drive_around_a_closed_road(self):
@@ -141,6 +156,18 @@ class Control(OnFiles):
         with self.assertRaises(ValueError):
             simulation.add("car3", ["a"])
 
+    def test_a_demand_can_consist_of_several_files(self):
+        types = self.folder / "types.add.xml"
+        types.write_text('<additional><vType id="slow" maxSpeed="10"/></additional>')
+        self.demand.write_text(DEMAND.replace("<vehicle ", '<vehicle type="slow" '))
+        simulation = Simulation(self.network, [types, self.demand])
+        self.assertEqual(simulation.unused, [])
+        simulation.run(300)
+        self.assertGreaterEqual(simulation.take_trips()["duration"].min(), 60.0)
+        self.assertEqual(simulation.unfinished, 0)
+        with self.assertRaises(ValueError):
+            Simulation(self.network, types)
+
     def test_names_that_do_not_exist_are_errors(self):
         simulation = self.simulation()
         with self.assertRaises(KeyError):
@@ -171,6 +198,34 @@ class Traci(OnFiles):
             self.assertLess(traci.simulation.getTime(), 200)
         self.assertEqual(departed, [f"car{index}" for index in range(10)])
         self.assertEqual(arrived, departed)
+
+    def test_files_can_be_lists_and_come_from_a_configuration(self):
+        types = self.folder / "types.add.xml"
+        types.write_text('<additional><vType id="slow" maxSpeed="10"/></additional>')
+        self.demand.write_text(DEMAND.replace("<vehicle ", '<vehicle type="slow" '))
+        config = self.folder / "town.sumocfg"
+        config.write_text('<configuration><input><net-file value="town.net.xml"/>'
+                          '<route-files value="types.add.xml, trips.rou.xml"/></input></configuration>')
+        lists = (["-c", str(config)],
+                 ["-n", str(self.network), "-r", f"{types},{self.demand}"],
+                 ["-n", str(self.network), "-a", str(types), "-r", str(self.demand)])
+        for options in lists:
+            traci.start(["sumo", *options])
+            self.addCleanup(traci.close)
+            traci.simulationStep(5)
+            self.assertEqual(traci.vehicle.getSpeed("car0"), 10.0)
+
+    def test_roads_have_their_own_cars(self):
+        self.start()
+        traci.simulationStep(26)
+        on_roads = {road: traci.edge.getLastStepVehicleIDs(road) for road in traci.edge.getIDList()}
+        self.assertEqual(set(sum(on_roads.values(), ())), set(traci.vehicle.getIDList()))
+        for road, cars in on_roads.items():
+            self.assertEqual(traci.edge.getLastStepVehicleNumber(road), len(cars))
+            for car in cars:
+                self.assertEqual(traci.vehicle.getRoadID(car), road)
+        self.assertEqual(on_roads["c1"], ())
+        self.assertEqual(traci.edge.getLastStepMeanSpeed("c1"), 20.0)
 
     def test_vehicles_can_be_asked_and_redirected(self):
         self.start()

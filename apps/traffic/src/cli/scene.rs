@@ -101,9 +101,11 @@ struct Travellers {
     cars: Option<u32>,
     /// Choose the demand: laps (cars that drive in circles for ever), gravity (round trips, to
     /// near places more often than to far ones), or a file with MATSim plans, SUMO routes or trips,
-    /// or a TNTP trip table [default: laps, or gravity if the network has one-way roads]
+    /// or a TNTP trip table. If the types of vehicles are in another file (SUMO's vType, or MATSim's
+    /// vehicles), give --demand twice, first with that file [default: laps, or gravity if the
+    /// network has one-way roads]
     #[arg(long, value_name = "DEMAND")]
-    demand: Option<String>,
+    demand: Vec<String>,
     /// Spread the departures of gravity trips over TIME, for example 30m. A number without a unit
     /// is in seconds
     #[arg(long, value_name = "TIME", default_value_t = 3600, value_parser = seconds::<1, 1_000_000>)]
@@ -306,10 +308,13 @@ impl Scene {
     /// Returns the paths of the network file and the demand file. A generated network or demand has
     /// no file.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let demand = self.travellers.demand.as_deref();
-        let demand = demand.filter(|name| !matches!(*name, "laps" | "gravity"));
         let network = self.roads.network.as_deref();
-        network.into_iter().chain(demand.map(Path::new))
+        network.into_iter().chain(self.demand_files())
+    }
+
+    fn demand_files(&self) -> impl Iterator<Item = &Path> {
+        let demand = self.travellers.demand.iter().map(String::as_str);
+        demand.filter(|name| !is_generated(name)).map(Path::new)
     }
 
     /// Returns the settings for rerouting, if the user asked for it.
@@ -423,11 +428,8 @@ impl Scene {
             self.seed()
         );
         let mut key = Stream::of(0, &flags, 0);
-        if let Some(file) = demand
-            .as_deref()
-            .filter(|name| !matches!(*name, "laps" | "gravity"))
-        {
-            let bytes = std::fs::read(file).with_context(|| cannot_read(Path::new(file)))?;
+        for file in self.demand_files() {
+            let bytes = std::fs::read(file).with_context(|| cannot_read(file))?;
             key.mix(u64::from(crc32fast::hash(&bytes)));
             key.mix(bytes.len() as u64);
         }
@@ -443,10 +445,11 @@ impl Scene {
     ) -> anyhow::Result<(Arc<Plans>, Names)> {
         let cars = self.travellers.cars;
         let mut names = Names::default();
-        let plans = match self.travellers.demand.as_deref() {
-            None | Some("laps") => {
+        let demand: Vec<&str> = self.travellers.demand.iter().map(String::as_str).collect();
+        let plans = match demand[..] {
+            [] | ["laps"] => {
                 let plans = laps::plans(pool, network, cars.unwrap_or(1000), self.seed());
-                if plans.is_err() && self.travellers.demand.is_none() {
+                if plans.is_err() && demand.is_empty() {
                     note(
                         quiet,
                         "using --demand gravity, because the network has one-way roads",
@@ -456,21 +459,30 @@ impl Scene {
                     plans.map_err(bad_data)?
                 }
             }
-            Some("gravity") => self.gravity(network, pool, quiet)?,
-            Some(file) => {
-                let path = Path::new(file);
+            ["gravity"] => self.gravity(network, pool, quiet)?,
+            _ if demand.iter().copied().any(is_generated) => {
+                return Err(usage(
+                    "--demand laps and --demand gravity cannot be combined with other demand",
+                ));
+            }
+            [..] => {
                 let most = cars.map_or(usize::MAX, |cars| cars as usize);
                 let progress = Progress::new(0, "cars", quiet);
                 progress.set_message("reading the demand");
                 let done = |cars| progress.advance(cars);
-                let seed = self.seed();
-                let demand =
-                    demand::read::demand_with_progress(pool, network, path, most, seed, &done);
+                let mut reader = demand::read::Reader::new(network, self.seed());
+                let mut unused = Vec::new();
+                for path in self.demand_files() {
+                    let read = reader.read(path);
+                    unused.push((path, read.map_err(|error| read_error(path, error))?));
+                }
+                let read = reader.finish(pool, most, &done);
                 progress.finish();
-                let demand = demand.map_err(|error| read_error(path, error))?;
+                let files = demand.join(", ");
+                let demand = read.map_err(|error| read_error(Path::new(&files), error))?;
                 if let (number, Some(reason)) = &demand.left_out {
                     let text = format!(
-                        "{file}: left out {number} travellers or trips that cannot drive, for example {reason}"
+                        "{files}: left out {number} travellers or trips that cannot drive, for example {reason}"
                     );
                     if self.strict {
                         return Err(bad_data(text));
@@ -478,7 +490,9 @@ impl Scene {
                     note(quiet, &text);
                     self.unused_parts().left_out = *number;
                 }
-                self.report_unused(path, &demand.unused, quiet)?;
+                for (path, unused) in unused {
+                    self.report_unused(path, &unused, quiet)?;
+                }
                 self.unused_parts().demand = demand.unused;
                 names = demand.names;
                 demand.plans
@@ -542,6 +556,11 @@ pub fn note(quiet: bool, text: &str) {
     if !quiet {
         output::note(&format!("creel-traffic: {text}\n"));
     }
+}
+
+/// Returns whether a demand is generated, and not read from a file.
+fn is_generated(demand: &str) -> bool {
+    matches!(demand, "laps" | "gravity")
 }
 
 /// Returns the context of an error that occurs while reading `path`.

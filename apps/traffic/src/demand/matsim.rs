@@ -2,24 +2,28 @@
 //!
 //! Source: `population_v6.dtd`. We use the selected plan of each person, and the legs by car in
 //! this plan. Legs by other modes are only counted as unused. If a leg by car has no route, we
-//! compute the shortest path.
+//! compute the shortest path. A person drives one vehicle, which is that of the first leg by car.
 
+use super::matsim_vehicles::{Driven, Vehicles, of_mode};
 use super::read::{DemandReader, Itinerary, TripRoute, milliseconds};
 use crate::network::Network;
 use crate::network::read::{
     ReadError,
     xml::{self, Element},
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 pub(super) fn read(
     text: &str,
     network: &Network,
+    vehicles: &Vehicles,
     reader: &mut DemandReader,
 ) -> Result<(), ReadError> {
     let links = network.links_by_name();
     let mut person = String::new();
-    let mut persons = HashSet::new();
+    let mut driven = Driven::default();
+    // The name of the open attribute of a person.
+    let mut attribute = None;
     let (mut selected, mut in_route, mut car) = (false, false, false);
     let mut end = None;
     // `place` is the link of the last activity. `unrouted` is whether the leg after this activity
@@ -31,7 +35,8 @@ pub(super) fn read(
             xml::Part::Begin(element) => match element.name().as_str() {
                 "person" => {
                     person = element.need("id")?;
-                    if !persons.insert(person.clone()) {
+                    driven = Driven::default();
+                    if !reader.ids.insert(person.clone()) {
                         return Err(element.error(format!("person {person} is defined twice")));
                     }
                 }
@@ -81,12 +86,32 @@ pub(super) fn read(
                     end = end.or(time(&element, "dep_time")?);
                 }
                 "route" if selected && car => {
+                    let known = [
+                        "type",
+                        "start_link",
+                        "end_link",
+                        "trav_time",
+                        "distance",
+                        "dist",
+                        "vehicleRefId",
+                    ];
+                    reader.unused.attributes(&element, &known)?;
+                    let vehicle = element.get("vehicleRefId")?;
+                    match vehicle.filter(|vehicle| vehicle != "null") {
+                        Some(vehicle)
+                            if driven.in_route.as_ref().is_some_and(|v| *v != vehicle) =>
+                        {
+                            reader.unused.add("route vehicleRefId (another vehicle)");
+                        }
+                        Some(vehicle) => driven.in_route = Some(vehicle),
+                        None => {}
+                    }
                     let kind = element.get("type")?;
                     in_route = kind.is_none_or(|kind| kind == "links");
                     unrouted = !in_route;
                 }
-                "plans" | "population" | "activity" | "act" | "leg" | "route" | "attributes"
-                | "attribute" => {}
+                "attribute" => attribute = element.get("name")?,
+                "plans" | "population" | "activity" | "act" | "leg" | "route" | "attributes" => {}
                 name => reader.unused.add(name),
             },
             xml::Part::Text(text) if in_route => {
@@ -115,17 +140,23 @@ pub(super) fn read(
                     );
                 }
             }
+            xml::Part::Text(text) => match attribute.as_deref() {
+                Some("vehicles") => driven.owned = of_mode(&text),
+                Some("vehicleTypes") => driven.kind = of_mode(&text),
+                _ => {}
+            },
             xml::Part::End(name) => match name.as_str() {
                 "route" => in_route = false,
+                "attribute" => attribute = None,
                 "plan" => {
                     (selected, unrouted, place) = (false, false, None);
                     if let Some(itinerary) = itinerary.take() {
-                        reader.add(&person, itinerary);
+                        let speed = vehicles.speed(&person, &driven, &mut reader.unused);
+                        reader.add(&person, itinerary, speed);
                     }
                 }
                 _ => {}
             },
-            xml::Part::Text(_) => {}
         }
         Ok(())
     })

@@ -5,6 +5,7 @@ pub mod gravity;
 mod grouped;
 pub mod laps;
 mod matsim;
+mod matsim_vehicles;
 mod pack;
 pub mod prepared;
 pub mod read;

@@ -1,11 +1,12 @@
 //! Reads demand from MATSim plans, SUMO routes and trips, and TNTP trip tables.
 //!
-//! The content of the file determines its format. A reader returns itineraries. Trips without a
+//! The content of a file determines its format. A reader returns itineraries. Trips without a
 //! route are routed on the pool. We count travellers that cannot drive, for example because a link
 //! is missing or there is no path. The first of them is reported with the reason, and all others
 //! drive.
 
 use super::grouped::map_by_key;
+use super::matsim_vehicles::Vehicles;
 use super::pack::DEPART_MS_MAX;
 use super::{CarSpeed, Plans, Route, Traveller, matsim, sumo};
 use crate::network::read::{ReadError, Unused, bytes, tntp};
@@ -13,6 +14,7 @@ use crate::network::{Ms, Names, Network};
 use crate::random::Stream;
 use crate::route::{RouteQuery, Router};
 use creel::Pool;
+use std::collections::HashSet;
 use std::path::Path;
 
 /// The route of a trip as the file describes it.
@@ -87,16 +89,16 @@ impl TripRoute {
 /// The trips of one traveller, with their departure times.
 pub(super) type Itinerary = Vec<(Ms, TripRoute)>;
 
-/// Demand that was read from a file.
+/// Demand that was read from files.
 #[derive(Debug)]
 pub struct Demand {
     /// The plans of all travellers.
     pub plans: Plans,
-    /// The names of the travellers, if the file has names.
+    /// The names of the travellers, if the files have names.
     pub names: Names,
     /// The number of travellers or trips that were left out, and the reason for the first one.
     pub left_out: (usize, Option<String>),
-    /// The parts of the file that were not used although they could change the result.
+    /// The parts of the files that were not used although they could change the result.
     pub unused: Unused,
 }
 
@@ -105,8 +107,12 @@ pub struct Demand {
 pub(super) struct DemandReader {
     itineraries: Vec<Itinerary>,
     names: Vec<Box<str>>,
-    /// The speeds of the travellers. Empty if the format has none.
+    /// The ids that the files have used so far.
+    pub ids: HashSet<String>,
+    /// The speeds of the travellers, up to the last one that is slow.
     speeds: Vec<CarSpeed>,
+    /// The highest speed of any road. A car whose limit is not lower does not need a speed.
+    fastest_mm_s: u32,
     left_out: usize,
     first: Option<String>,
     pub unused: Unused,
@@ -118,23 +124,19 @@ impl DemandReader {
         self.first.get_or_insert(reason);
     }
 
-    /// Adds a traveller that drives at a speed of its own.
-    pub fn add_with_speed(
-        &mut self,
-        name: &str,
-        itinerary: Result<Itinerary, String>,
-        speed: CarSpeed,
-    ) {
-        if itinerary.is_ok() {
-            self.speeds.resize(self.itineraries.len(), CarSpeed::ROAD);
-            self.speeds.push(speed);
-        }
-        self.add(name, itinerary);
-    }
-
-    pub fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>) {
+    /// Adds a traveller, or counts it as left out.
+    pub fn add(&mut self, name: &str, itinerary: Result<Itinerary, String>, speed: CarSpeed) {
         match itinerary {
             Ok(itinerary) => {
+                if speed.max_mm_s < self.fastest_mm_s || speed.share_ppm < CarSpeed::ROAD.share_ppm
+                {
+                    self.speeds.resize(self.itineraries.len(), CarSpeed::ROAD);
+                    self.speeds.push(speed);
+                }
+                // The travellers of a trip table have no names, so they are named by their numbers.
+                while self.names.len() < self.itineraries.len() {
+                    self.names.push((self.names.len() + 1).to_string().into());
+                }
                 self.itineraries.push(itinerary);
                 self.names.push(name.into());
             }
@@ -154,87 +156,157 @@ pub fn demand(
     cars_max: usize,
     seed: u64,
 ) -> Result<Demand, ReadError> {
-    demand_with_progress(pool, network, path, cars_max, seed, &|_| {})
+    let mut reader = Reader::new(network, seed);
+    reader.read(path)?;
+    reader.finish(pool, cars_max, &|_| {})
 }
 
-/// Like [`demand`]. `done` receives the number of cars that have been routed since its last call,
-/// for a progress bar.
-///
-/// # Errors
-/// Returns an error with the line or position in the file.
-pub fn demand_with_progress(
-    pool: &Pool,
-    network: &Network,
-    path: &Path,
-    cars_max: usize,
+/// Reads a demand that consists of several files, for example one with the types of the vehicles
+/// and one with their trips. A file can use the definitions of the files before it.
+pub struct Reader<'a> {
+    network: &'a Network,
     seed: u64,
-    done: &(dyn Fn(u64) + Sync),
-) -> Result<Demand, ReadError> {
-    let bytes = bytes(path)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
-    let mut reader = DemandReader::default();
-    match () {
-        () if text.contains("Origin") && !text.trim_start().starts_with("<?") => {
-            table(text, network, seed, &mut reader)?
+    found: DemandReader,
+    sumo: sumo::Definitions,
+    vehicles: Vehicles,
+    has_travellers: bool,
+    unused: Unused,
+}
+
+impl<'a> Reader<'a> {
+    /// Creates a reader that has not read any file. `seed` is the seed of random departure times
+    /// and types.
+    pub fn new(network: &'a Network, seed: u64) -> Self {
+        let speeds = network.links().iter().map(|link| link.speed_mm_s);
+        Self {
+            network,
+            seed,
+            found: DemandReader {
+                fastest_mm_s: speeds.max().unwrap_or(0),
+                ..DemandReader::default()
+            },
+            sumo: sumo::Definitions::default(),
+            vehicles: Vehicles::default(),
+            has_travellers: false,
+            unused: Unused::default(),
         }
-        () if text.contains("<plans") || text.contains("<population") => {
-            matsim::read(text, network, &mut reader)?
-        }
-        () if text.contains("<routes") || text.contains("<trips") => {
-            sumo::read(text, network, seed, &mut reader)?
-        }
-        () => return Err(ReadError::Unknown),
     }
-    reader.itineraries.truncate(cars_max);
-    reader.names.truncate(cars_max);
-    let routed = reader
-        .itineraries
-        .iter()
-        .flatten()
-        .any(|(_, route)| !matches!(route, TripRoute::Links(_)));
-    let router = routed.then(|| Router::new(pool, network));
-    let itineraries = &reader.itineraries;
-    let query = |_| router.as_ref().map(Router::query);
-    // We group the travellers by destination, because trips to the same destination share the
-    // search for their routes.
-    let keys: Vec<u32> = itineraries
-        .iter()
-        .map(|itinerary| {
-            itinerary
-                .first()
-                .map_or(0, |(_, route)| route.goal(network))
+
+    /// Reads a file. Returns the parts of the file that are not used although they could change the
+    /// result.
+    ///
+    /// # Errors
+    /// Returns an error with the line or position in the file.
+    pub fn read(&mut self, path: &Path) -> Result<Unused, ReadError> {
+        let bytes = bytes(path)?;
+        let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::Unknown)?;
+        let Self {
+            network,
+            seed,
+            found,
+            sumo,
+            vehicles,
+            ..
+        } = self;
+        let mut has_travellers = true;
+        match () {
+            () if text.contains("Origin") && !text.trim_start().starts_with("<?") => {
+                table(text, network, *seed, found)?
+            }
+            () if text.contains("<vehicleDefinitions") => {
+                vehicles.read(text, &mut found.unused)?;
+                has_travellers = false;
+            }
+            () if text.contains("<plans") || text.contains("<population") => {
+                matsim::read(text, network, vehicles, found)?
+            }
+            () if text.contains("<routes") || text.contains("<trips") => {
+                sumo::read(text, network, *seed, sumo, found)?
+            }
+            () if text.contains("<additional") => {
+                let before = found.itineraries.len() + found.left_out;
+                sumo::read(text, network, *seed, sumo, found)?;
+                has_travellers = found.itineraries.len() + found.left_out > before;
+            }
+            () => return Err(ReadError::Unknown),
+        }
+        self.has_travellers |= has_travellers;
+        let unused = std::mem::take(&mut self.found.unused);
+        self.unused.merge(unused.clone());
+        Ok(unused)
+    }
+
+    /// Computes the missing routes and returns the first `cars_max` travellers. `done` receives the
+    /// number of cars that have been routed since its last call, for a progress bar.
+    ///
+    /// # Errors
+    /// Returns an error if there is no file with travellers, or if there are too many of them.
+    pub fn finish(
+        self,
+        pool: &Pool,
+        cars_max: usize,
+        done: &(dyn Fn(u64) + Sync),
+    ) -> Result<Demand, ReadError> {
+        if !self.has_travellers {
+            return Err(ReadError::Malformed(
+                "it defines types of vehicles but no travellers: add the file with their plans or \
+                 trips"
+                    .into(),
+            ));
+        }
+        let (network, mut reader) = (self.network, self.found);
+        reader.itineraries.truncate(cars_max);
+        reader.names.truncate(cars_max);
+        reader.speeds.truncate(cars_max);
+        let routed = reader
+            .itineraries
+            .iter()
+            .flatten()
+            .any(|(_, route)| !matches!(route, TripRoute::Links(_)));
+        let router = routed.then(|| Router::new(pool, network));
+        let itineraries = &reader.itineraries;
+        let query = |_| router.as_ref().map(Router::query);
+        // We group the travellers by destination, because trips to the same destination share the
+        // search for their routes.
+        let keys: Vec<u32> = itineraries
+            .iter()
+            .map(|itinerary| {
+                itinerary
+                    .first()
+                    .map_or(0, |(_, route)| route.goal(network))
+            })
+            .collect();
+        let announce = |goals: &[u32], query: &mut Option<RouteQuery>| {
+            if let Some((router, query)) = router.as_ref().zip(query.as_mut()) {
+                query.announce(router, goals, true);
+            }
+        };
+        let travellers = map_by_key(pool, &keys, query, done, announce, |car, query| {
+            let itinerary = &itineraries[car as usize];
+            traveller(network, router.as_ref().zip(query.as_mut()), itinerary)
+        });
+        let mut plans = Plans::from_slice(pool, &travellers)?;
+        plans.set_made_for(network);
+        plans.set_speeds(std::mem::take(&mut reader.speeds));
+        drop(travellers);
+        for (car, itinerary) in itineraries.iter().enumerate() {
+            if plans.stays(car as u32) && !itinerary.is_empty() {
+                let reason = "the network has no path for one of the trips";
+                let reason = match reader.names.get(car) {
+                    Some(name) => format!("{name}: {reason}"),
+                    None => format!("traveller {}: {reason}", car + 1),
+                };
+                reader.left_out += 1;
+                reader.first.get_or_insert(reason);
+            }
+        }
+        Ok(Demand {
+            plans,
+            names: Names::new(reader.names),
+            left_out: (reader.left_out, reader.first),
+            unused: self.unused,
         })
-        .collect();
-    let announce = |goals: &[u32], query: &mut Option<RouteQuery>| {
-        if let Some((router, query)) = router.as_ref().zip(query.as_mut()) {
-            query.announce(router, goals, true);
-        }
-    };
-    let travellers = map_by_key(pool, &keys, query, done, announce, |car, query| {
-        let itinerary = &itineraries[car as usize];
-        traveller(network, router.as_ref().zip(query.as_mut()), itinerary)
-    });
-    let mut plans = Plans::from_slice(pool, &travellers)?;
-    plans.set_made_for(network);
-    plans.set_speeds(std::mem::take(&mut reader.speeds));
-    drop(travellers);
-    for (car, itinerary) in itineraries.iter().enumerate() {
-        if plans.stays(car as u32) && !itinerary.is_empty() {
-            let reason = "the network has no path for one of the trips";
-            let reason = match reader.names.get(car) {
-                Some(name) => format!("{name}: {reason}"),
-                None => format!("traveller {}: {reason}", car + 1),
-            };
-            reader.left_out += 1;
-            reader.first.get_or_insert(reason);
-        }
     }
-    Ok(Demand {
-        plans,
-        names: Names::new(reader.names),
-        left_out: (reader.left_out, reader.first),
-        unused: reader.unused,
-    })
 }
 
 /// Builds a traveller with all trips of an itinerary. If one trip has no route, the traveller stays

@@ -3,7 +3,6 @@
 //! Source: SUMO's documentation, "Definition of Vehicles, Vehicle Types, and Routes". Every part of
 //! the file that we do not use is counted.
 
-use super::CarSpeed;
 use super::read::{DemandReader, TripRoute, milliseconds};
 use super::sumo_types::Types;
 use crate::network::Network;
@@ -12,7 +11,7 @@ use crate::network::read::{
     xml::{self, Element},
 };
 use crate::random::Stream;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// The maximum number of vehicles of a flow. A flow with more of them is probably an error in the
 /// file.
@@ -47,43 +46,43 @@ struct Vehicle {
     is_done: bool,
 }
 
+/// The definitions of all files of a demand. A file can use those of the files before it.
+#[derive(Default)]
+pub(super) struct Definitions {
+    routes: HashMap<String, Result<Vec<u32>, String>>,
+    types: Types,
+}
+
 struct Reading<'a> {
     reader: &'a mut DemandReader,
     seed: u64,
     links: HashMap<String, u32>,
     junctions: HashMap<String, u32>,
-    routes: HashMap<String, Result<Vec<u32>, String>>,
-    types: Types,
-    ids: HashSet<String>,
+    defined: &'a mut Definitions,
     vehicle: Option<Vehicle>,
     /// The begin and end of the interval that contains the flows.
     interval: (Option<f64>, Option<f64>),
     /// The name of the element that we skip together with its content, and how many elements of
     /// this name are open. `None` if we skip nothing.
     skipped: Option<(String, u32)>,
-    /// The highest speed of any road. A type that is not slower than this does not need a speed.
-    fastest_mm_s: u32,
 }
 
 pub(super) fn read(
     text: &str,
     network: &Network,
     seed: u64,
+    defined: &mut Definitions,
     reader: &mut DemandReader,
 ) -> Result<(), ReadError> {
-    let speeds = network.links().iter().map(|link| link.speed_mm_s);
     let mut reading = Reading {
         reader,
         seed,
         links: network.links_by_name(),
         junctions: network.junctions_by_name(),
-        routes: HashMap::new(),
-        types: Types::default(),
-        ids: HashSet::new(),
+        defined,
         vehicle: None,
         interval: (None, None),
         skipped: None,
-        fastest_mm_s: speeds.max().unwrap_or(0),
     };
     xml::each(text, |part| match part {
         xml::Part::Begin(element) => reading.begin(&element),
@@ -109,8 +108,8 @@ impl Reading<'_> {
             }
             "vehicle" | "trip" | "flow" => self.begin_vehicle(element, &name)?,
             "route" => self.route(element)?,
-            "vType" => self.types.add(element, &mut self.reader.unused)?,
-            "vTypeDistribution" => self.types.begin_distribution(element)?,
+            "vType" => self.defined.types.add(element, &mut self.reader.unused)?,
+            "vTypeDistribution" => self.defined.types.begin_distribution(element)?,
             _ => {
                 self.reader.unused.add(name.clone());
                 self.skipped = Some((name, 1));
@@ -129,7 +128,7 @@ impl Reading<'_> {
         }
         match name {
             "interval" => self.interval = (None, None),
-            "vTypeDistribution" => self.types.end_distribution(),
+            "vTypeDistribution" => self.defined.types.end_distribution(),
             "vehicle" | "trip" | "flow" => {
                 if let Some(vehicle) = self.vehicle.take().filter(|vehicle| !vehicle.is_done) {
                     self.add(&vehicle, Err("the vehicle has no route".into()));
@@ -176,7 +175,7 @@ impl Reading<'_> {
             }
         }
         let id = element.get("id")?.unwrap_or_default();
-        if !id.is_empty() && !self.ids.insert(id.clone()) {
+        if !id.is_empty() && !self.reader.ids.insert(id.clone()) {
             return Err(element.error(format!("two vehicles or flows have the id {id}")));
         }
         let is_flow = name == "flow";
@@ -192,7 +191,7 @@ impl Reading<'_> {
             is_done: false,
         };
         if let Some(route) = element.get("route")? {
-            let route = self.routes.get(&route).cloned().unwrap_or_else(|| {
+            let route = self.defined.routes.get(&route).cloned().unwrap_or_else(|| {
                 Err(format!("no <route> before this vehicle has the id {route}"))
             });
             self.add(&vehicle, route.map(TripRoute::Links));
@@ -246,6 +245,10 @@ impl Reading<'_> {
         let known = ["id", "edges", "color", "probability", "cost"];
         self.reader.unused.attributes(element, &known)?;
         let edges = self.path(&element.need("edges")?);
+        let edges = edges.and_then(|edges| match edges[..] {
+            [] => Err("its route has no edges".into()),
+            [..] => Ok(edges),
+        });
         match (self.vehicle.take(), element.get("id")?) {
             (Some(mut vehicle), _) => {
                 if !vehicle.is_done {
@@ -254,7 +257,7 @@ impl Reading<'_> {
                 }
                 self.vehicle = Some(vehicle);
             }
-            (None, Some(id)) => _ = self.routes.insert(id, edges),
+            (None, Some(id)) => _ = self.defined.routes.insert(id, edges),
             (None, None) => self.reader.unused.add("route (without an id)"),
         }
         Ok(())
@@ -302,7 +305,13 @@ impl Reading<'_> {
                 f64::INFINITY
             }
         });
-        let lasts = (until - begin).max(0.0);
+        let lasts = until - begin;
+        if lasts < 0.0 {
+            return Err(element.error(format!("the flow {id} ends before it begins")));
+        }
+        if number.is_some_and(|number| number.fract() != 0.0) {
+            self.reader.unused.add("flow number (its fraction)");
+        }
         let (expected, most) = (number.unwrap_or(f64::INFINITY), number.unwrap_or(FLOW_MAX));
         let expected = match (exponential, probability, period) {
             (Some(rate), ..) => expected.min(rate * lasts),
@@ -372,18 +381,13 @@ impl Reading<'_> {
             };
             let kind = vehicle.kind.as_deref();
             let unused = &mut self.reader.unused;
-            let kind = self.types.of(kind, &name, self.seed, unused);
+            let kind = self.defined.types.of(kind, &name, self.seed, unused);
             let route = match kind.barred {
                 Some(reason) => Err(reason),
                 None => route.clone(),
             };
             let itinerary = route.and_then(|route| Ok(vec![(milliseconds(depart)?, route)]));
-            let is_slow = kind.speed.max_mm_s < self.fastest_mm_s
-                || kind.speed.share_ppm < CarSpeed::ROAD.share_ppm;
-            match is_slow {
-                true => self.reader.add_with_speed(&name, itinerary, kind.speed),
-                false => self.reader.add(&name, itinerary),
-            }
+            self.reader.add(&name, itinerary, kind.speed);
         }
     }
 }

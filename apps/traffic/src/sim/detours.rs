@@ -17,12 +17,26 @@ pub(super) const DETOURS: u32 = 1 << 31;
 pub(super) const DETOUR_WORDS_MAX: usize = (1 << 31) - 2;
 
 /// The words of all detours, one detour after another.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Detours {
     words: Vec<u32>,
     /// The number of words that were in use when the unused detours were last removed.
     #[serde(skip)]
     used: usize,
+}
+
+impl Clone for Detours {
+    fn clone(&self) -> Self {
+        Self {
+            words: self.words.clone(),
+            used: self.used,
+        }
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.words.clone_from(&from.words);
+        self.used = from.used;
+    }
 }
 
 /// The smallest number of words at which we remove unused detours. With fewer words, it would not

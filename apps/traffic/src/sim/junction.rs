@@ -64,8 +64,12 @@ impl Work<'_> {
             }
             let turn = turns & ((1 << node.turn_bits) - 1);
             let entry = node.first_entry + turn as u16;
-            if node.rule == Rule::Priority {
-                let allowed = self.right_of_way(&node, exit, entry, now);
+            let movement = match node.rule {
+                Rule::Priority => self.tile.right_of_way.find(exit, entry),
+                _ => None,
+            };
+            if let Some(movement) = movement {
+                let allowed = self.right_of_way(&node, exit, movement, now);
                 if allowed > now {
                     return self.retry(exit, allowed);
                 }
@@ -75,8 +79,8 @@ impl Work<'_> {
                 return self.wait(exit, entry, now);
             }
             self.leave(exit, now);
-            if node.rule == Rule::Priority {
-                self.note_crossing(exit, entry, now);
+            if let Some(movement) = movement {
+                self.note_crossing(exit, movement, now);
             }
             self.tile.cars[first].turns = turns >> node.turn_bits;
             self.tile.tally.crossings += 1;

@@ -6,6 +6,7 @@
 
 mod build;
 mod control;
+mod copy;
 mod detours;
 mod events;
 mod external;
@@ -55,7 +56,7 @@ pub const END_MS_MAX: Ms = 3_000_000_000;
 struct Rules {
     plans: Arc<Plans>,
     detours: Detours,
-    programs: Vec<Program>,
+    programs: Arc<Vec<Program>>,
     physics: Physics,
     /// What the travel time of a slow car depends on, by link. `None` if there are no slow cars.
     roads: Option<Arc<Vec<slow::Road>>>,
@@ -166,12 +167,12 @@ type Mail = Vec<Vec<Message>>;
 /// A clone is a copy of the state in memory. It shares the network and the plans, so it is cheap
 /// enough for each frame of a game, for example to go back when the input of another player arrives
 /// late.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Simulation {
     network: Arc<Network>,
     rules: Rules,
     tiles: Vec<Tile>,
-    sources: Vec<Sources>,
+    sources: Arc<Vec<Sources>>,
     /// The messages sent in the last window, and the buffers for the next one.
     mail: [Vec<Mail>; 2],
     now_ms: Ms,
@@ -220,12 +221,12 @@ impl Simulation {
                 roads: slow::roads(&network, &plans, &physics),
                 plans,
                 detours: Detours::default(),
-                programs: network.programs().to_vec(),
+                programs: Arc::new(network.programs().to_vec()),
                 physics,
             },
             network,
             tiles: built.tiles,
-            sources: built.sources,
+            sources: Arc::new(built.sources),
             now_ms: 0,
             window_ms: window.clamp(LINK_TIME_MS_MIN / TICK_MS, WINDOW_TICKS_MAX) * TICK_MS,
             rerouting: None,

@@ -47,8 +47,13 @@ struct Movement {
 /// A movement that another one yields to.
 #[derive(Clone, Copy, Debug)]
 struct Foe {
-    /// The index of the movement.
+    /// The index of the movement, and its exit and entry. We keep them here as well, because the
+    /// first car of a queue reads all of its foes each time that it tries to cross.
     movement: u32,
+    exit: u16,
+    entry: u16,
+    /// The index in `Tile::approaching` of the exit.
+    watched: u16,
     critical_ms: Ms,
     /// The time for which a car of the foe is visible before it arrives. The look-forward cannot be
     /// longer than this.
@@ -104,6 +109,8 @@ impl Foe {
 pub(super) struct RightOfWay {
     /// The movements, ordered by exit and entry.
     movements: Vec<Movement>,
+    /// The first movement of each exit, plus one entry for the end. Empty if there are no movements.
+    first_movement: Vec<u32>,
     foes: Vec<Foe>,
     /// The index in `Tile::approaching` of each exit, or `NONE16`. Empty if no exit is watched.
     watched: Vec<u16>,
@@ -128,12 +135,13 @@ impl RightOfWay {
         self.watched.iter().filter(|&&slot| slot != NONE16).count()
     }
 
+    /// Returns the movement from an exit to an entry, if it yields or others yield to it.
     #[inline]
-    fn find(&self, exit: u16, entry: u16) -> Option<usize> {
-        let key = |movement: &Movement| (movement.exit, movement.entry);
-        self.movements
-            .binary_search_by_key(&(exit, entry), key)
-            .ok()
+    pub fn find(&self, exit: u16, entry: u16) -> Option<usize> {
+        let exit = usize::from(exit);
+        let bounds = self.first_movement.get(exit..exit + 2)?;
+        let mut movements = bounds[0] as usize..bounds[1] as usize;
+        movements.find(|&movement| self.movements[movement].entry == entry)
     }
 
     fn foes(&self, movement: usize) -> &[Foe] {
@@ -222,19 +230,22 @@ impl Builder {
                 foes.map(|foe| number[foe]).collect()
             })
             .collect();
-        let mut is_watched = vec![false; exits.len()];
+        let mut watched = vec![NONE16; exits.len()];
+        let foes = yields_to.iter().flatten();
+        foes.for_each(|&foe| watched[usize::from(self.movements[foe as usize].0)] = 0);
+        let is_watched = watched.iter_mut().filter(|slot| **slot == 0);
+        is_watched.zip(0..).for_each(|(slot, index)| *slot = index);
         for (index, (exit, entry, given)) in self.movements.iter().enumerate() {
             let begin = rights.foes.len() as u32;
             let turn = given.as_ref().map_or(Turn::FromMajor, |given| given.turn);
             let critical_ms = physics.gaps.critical(turn);
             for &foe in &yields_to[index] {
-                let exit = self.movements[foe as usize].0;
-                is_watched[usize::from(exit)] = true;
-                let free_flow_ms = network.free_flow_ms(link(exit));
+                let (foe_exit, foe_entry, _) = self.movements[foe as usize];
+                let free_flow_ms = network.free_flow_ms(link(foe_exit));
                 let visible_ms = free_flow_ms - hidden_ms(free_flow_ms);
                 // Both movements lead to the same link. After a car of one has entered it, a car of
                 // the other must wait for the headway of the link in any case.
-                let merges = self.movements[foe as usize].1 == *entry;
+                let merges = foe_entry == *entry;
                 let target = entries[usize::from(*entry)];
                 let behind_ms = match merges {
                     true => network.flow(target, physics).headway_ms,
@@ -242,6 +253,9 @@ impl Builder {
                 };
                 rights.foes.push(Foe {
                     movement: foe,
+                    exit: foe_exit,
+                    entry: foe_entry,
+                    watched: watched[usize::from(foe_exit)],
                     critical_ms,
                     visible_ms,
                     behind_ms,
@@ -258,17 +272,14 @@ impl Builder {
                 foes: (begin, rights.foes.len() as u32),
             });
         }
-        let mut next = 0;
-        rights.watched = is_watched
-            .into_iter()
-            .map(|watched| match watched {
-                true => {
-                    next += 1;
-                    next - 1
-                }
-                false => NONE16,
-            })
-            .collect();
+        rights.watched = watched;
+        let first = |exit| {
+            rights
+                .movements
+                .partition_point(|movement| movement.exit < exit)
+        };
+        let all = 0..=exits.len() as u16;
+        rights.first_movement = all.map(|exit| first(exit) as u32).collect();
         rights
     }
 }
@@ -483,19 +494,23 @@ impl Work<'_> {
 
     /// Returns the time at which the first car of `exit` may try to cross, as far as is known now.
     /// It may cross now if that time is not later.
-    pub fn right_of_way(&self, node: &Node, exit: u16, entry: u16, now: Ms) -> Ms {
+    pub fn right_of_way(&self, node: &Node, exit: u16, movement: usize, now: Ms) -> Ms {
         let tile = &*self.tile;
         let rights = &*tile.right_of_way;
-        let Some(movement) = rights.find(exit, entry) else {
-            return now;
-        };
         let since = tile.exits[usize::from(exit)].since;
         let mut at = now;
         for foe in rights.foes(movement) {
-            let (from, to) = rights.ends(foe.movement as usize);
+            let (from, to) = (foe.exit, foe.entry);
             let crossed = tile.crossed[foe.movement as usize];
             let other = &tile.exits[usize::from(from)];
+            let approaching = &tile.approaching[usize::from(foe.watched)];
             let is_empty = other.last == NONE;
+            // Most foes have no car near the junction. We can then skip the gap, because it is at
+            // most the critical gap.
+            let crossed_long_ago = crossed.last == 0 || crossed.last + foe.critical_ms <= at;
+            if is_empty && crossed_long_ago && approaching.is_empty() {
+                continue;
+            }
             let is_blocked = other.flags & LinkExit::BLOCKED != 0;
             let wants = |car: u32| {
                 let car = tile.cars[car];
@@ -543,9 +558,8 @@ impl Work<'_> {
             }
             // We look for the first car that arrives. If there are slow cars, other cars may
             // overtake them, so the cars are not in the order of their arrivals.
-            let slot = rights.watched[usize::from(from)];
             let mut arrives = None;
-            for &place in &tile.approaching[usize::from(slot)] {
+            for &place in approaching {
                 let car = tile.cars[place];
                 let is_seen = car.at < now + look_forward_ms;
                 if is_seen && arrives.is_none_or(|other| car.at < other) && wants(place) {
@@ -564,10 +578,7 @@ impl Work<'_> {
 
     /// Records that a car has crossed from `exit` to `entry`, and delays the next car of its road
     /// by the follow-up time.
-    pub fn note_crossing(&mut self, exit: u16, entry: u16, now: Ms) {
-        let Some(movement) = self.tile.right_of_way.find(exit, entry) else {
-            return;
-        };
+    pub fn note_crossing(&mut self, exit: u16, movement: usize, now: Ms) {
         self.tile.crossed[movement].add(now);
         let follow_up_ms = self.tile.right_of_way.movements[movement].follow_up_ms;
         let record = &mut self.tile.exits[usize::from(exit)];

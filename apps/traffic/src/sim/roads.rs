@@ -216,7 +216,7 @@ impl Simulation {
                     return fail("there are more than 65,536 signal programs".into());
                 };
                 if known.is_none() {
-                    programs.push(program);
+                    Arc::make_mut(programs).push(program);
                 }
                 (index, offset_ms)
             }

@@ -17,10 +17,24 @@ pub(super) trait Listed: Copy {
 }
 
 /// Elements, addressed by their place.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Slab<T> {
     things: Vec<T>,
     free: u32,
+}
+
+impl<T: Copy> Clone for Slab<T> {
+    fn clone(&self) -> Self {
+        Self {
+            things: self.things.clone(),
+            free: self.free,
+        }
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.things.clone_from(&from.things);
+        self.free = from.free;
+    }
 }
 
 impl<T: Listed> Slab<T> {

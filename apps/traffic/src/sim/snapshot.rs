@@ -92,7 +92,7 @@ impl Simulation {
             plans: &*self.rules.plans,
             detours: &self.rules.detours,
             tiles: &self.tiles,
-            programs: &self.rules.programs,
+            programs: &*self.rules.programs,
         };
         let bytes = postcard::to_stdvec(&state).map_err(io::Error::other)?;
         to.write_all(MAGIC)?;
@@ -167,7 +167,7 @@ impl Simulation {
             roads: slow::roads(&simulation.network, &state.plans, &state.physics),
             plans: Arc::new(state.plans),
             detours: state.detours,
-            programs: state.programs,
+            programs: Arc::new(state.programs),
             ..simulation.rules
         };
         simulation.rerouting = state.rerouting;

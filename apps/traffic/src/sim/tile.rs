@@ -18,7 +18,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 /// A tile: its records, its cars and its pending events.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
     pub first_junction: u32,
     /// The link of its first entry. The links of the other entries follow it.

@@ -11,11 +11,25 @@ pub(super) const SLOT_MS: Ms = 125;
 const SLOTS: usize = 512;
 
 /// A timing wheel, which has one linked list of pending elements per slot.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Wheel {
     first: Vec<u32>,
     /// One bit per slot, set if the slot is not empty.
     taken: [u64; SLOTS / 64],
+}
+
+impl Clone for Wheel {
+    fn clone(&self) -> Self {
+        Self {
+            first: self.first.clone(),
+            taken: self.taken,
+        }
+    }
+
+    fn clone_from(&mut self, from: &Self) {
+        self.first.clone_from(&from.first);
+        self.taken = from.taken;
+    }
 }
 
 impl Wheel {

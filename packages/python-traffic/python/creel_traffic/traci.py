@@ -52,13 +52,13 @@ class _Running:
         network = options.pop("net-file", None)
         if network is None:
             raise TraCIException("no network: pass --net-file, or a configuration that names one")
-        demand = options.pop("route-files", None)
-        if demand and "," in demand:
-            raise TraCIException("only one route file can be read: combine them into one file")
+        # As in SUMO, a file can use the types of vehicles of the files before it.
+        files = [options.pop(name, "") for name in ("additional-files", "route-files")]
+        demand = _files(",".join(files))
         global ignored
         ignored = sorted(options)
         try:
-            self.simulation = _Simulation(network, demand, **known)
+            self.simulation = _Simulation(network, demand or None, **known)
         except ValueError as error:
             raise TraCIException(str(error)) from None
         self.roads = self.simulation.roads
@@ -72,7 +72,8 @@ class _Running:
 
     def _changed(self):
         self._positions = None
-        self._index = None
+        self._rows = None
+        self._by_road = None
 
     def step(self, until):
         now = self.simulation.now
@@ -90,21 +91,41 @@ class _Running:
         return self._positions
 
     def position(self, vehicle):
+        """Returns x, y, the road, the direction and the speed of a car, or None."""
         number = _call(self.simulation.car_number, vehicle)
-        if self._index is None:
-            self._index = {car: row for row, car in enumerate(self.positions["car"].tolist())}
-        row = self._index.get(number)
-        return None if row is None else self.positions[row]
+        if self._rows is None:
+            # A script asks for many cars in each step, and elements of an array are slow to get.
+            cars = self.positions["car"].tolist()
+            names = ("x", "y", "road", "heading", "speed")
+            rows = zip(*(self.positions[name].tolist() for name in names))
+            self._rows = dict(zip(cars, rows))
+        return self._rows.get(number)
+
+    def on_road(self, edge):
+        """Returns the positions of the cars on a road, and the number of the road."""
+        road = _call(self.simulation.road_number, edge)
+        if self._by_road is None:
+            order = _np.argsort(self.positions["road"], kind="stable")
+            rows = self.positions[order]
+            self._by_road = rows, _np.searchsorted(rows["road"], _np.arange(len(self.roads) + 1))
+        rows, begins = self._by_road
+        return rows[begins[road]:begins[road + 1]], road
 
     def names(self, kind):
         cars = self.events["car"][self.events["kind"] == kind].tolist()
         return tuple(self.simulation.car_name(car) for car in cars)
 
 
+def _files(text):
+    """Returns the files of a list that is separated by commas."""
+    return [file.strip() for file in text.split(",") if file.strip()]
+
+
 def _options(arguments):
     """Returns the options of a command line, and those of the configuration that it names."""
-    short = {"-n": "net-file", "-r": "route-files", "-c": "configuration-file", "-b": "begin",
-             "-e": "end"}
+    short = {"-n": "net-file", "-r": "route-files", "-a": "additional-files",
+             "-c": "configuration-file", "-b": "begin", "-e": "end"}
+    long = {"net": "net-file", "routes": "route-files", "additional": "additional-files"}
     options = {}
     rest = list(arguments)
     while rest:
@@ -115,15 +136,16 @@ def _options(arguments):
         name = short.get(name, name.lstrip("-"))
         if not value and rest and not rest[0].startswith("--") and rest[0] not in short:
             value = rest.pop(0)
-        options[{"net": "net-file", "routes": "route-files"}.get(name, name)] = value
+        options[long.get(name, name)] = value
     path = options.pop("configuration-file", None)
     if path is not None:
         read = {}
         for element in _xml.parse(path).iter():
-            value = element.get("value")
+            name, value = long.get(element.tag, element.tag), element.get("value")
             if value is not None:
-                is_file = element.tag in ("net-file", "route-files")
-                read[element.tag] = str(_Path(path).parent / value) if is_file else value
+                if name in long.values():
+                    value = ",".join(str(_Path(path).parent / file) for file in _files(value))
+                read[name] = value
         options = {**read, **options}
     return options
 
@@ -203,8 +225,7 @@ class _Simulation_:
         return -1.0 if end is None else float(end)
 
     def getMinExpectedNumber(self):
-        run = _current()
-        return len(run.simulation) - run.simulation.totals()["done"]
+        return _current().simulation.unfinished
 
     def getLoadedNumber(self):
         return len(_current().simulation)
@@ -256,23 +277,31 @@ class _Vehicle:
         row = _current().position(vehID)
         if row is None:
             return (INVALID_DOUBLE_VALUE, INVALID_DOUBLE_VALUE)
-        return (float(row["x"]), float(row["y"]))
+        x, y, _road, _heading, _speed = row
+        return (x, y)
 
     def getAngle(self, vehID):
         """The direction in degrees, clockwise from north."""
         row = _current().position(vehID)
         if row is None:
             return INVALID_DOUBLE_VALUE
-        return (90.0 - _math.degrees(float(row["heading"]))) % 360.0
+        _x, _y, _road, heading, _speed = row
+        return (90.0 - _math.degrees(heading)) % 360.0
 
     def getSpeed(self, vehID):
         row = _current().position(vehID)
-        return INVALID_DOUBLE_VALUE if row is None else float(row["speed"])
+        if row is None:
+            return INVALID_DOUBLE_VALUE
+        _x, _y, _road, _heading, speed = row
+        return speed
 
     def getRoadID(self, vehID):
         run = _current()
         row = run.position(vehID)
-        return "" if row is None else run.roads[row["road"]]
+        if row is None:
+            return ""
+        _x, _y, road, _heading, _speed = row
+        return run.roads[road]
 
     def getLaneID(self, vehID):
         road = self.getRoadID(vehID)
@@ -342,27 +371,27 @@ class _Edge:
     def getIDCount(self):
         return len(_current().roads)
 
-    def _rows(self, edgeID):
-        run = _current()
-        road = _call(run.simulation.road_number, edgeID)
-        return run, road, run.positions[run.positions["road"] == road]
-
     def getLastStepVehicleNumber(self, edgeID):
-        return len(self._rows(edgeID)[2])
+        rows, _road = _current().on_road(edgeID)
+        return len(rows)
 
     def getLastStepVehicleIDs(self, edgeID):
-        run, _road, rows = self._rows(edgeID)
+        run = _current()
+        rows, _road = run.on_road(edgeID)
         return tuple(run.simulation.car_name(car) for car in rows["car"].tolist())
 
     def getLastStepHaltingNumber(self, edgeID):
-        return int((self._rows(edgeID)[2]["speed"] < 0.1).sum())
+        rows, _road = _current().on_road(edgeID)
+        return int((rows["speed"] < 0.1).sum())
 
     def getLastStepMeanSpeed(self, edgeID):
-        run, road, rows = self._rows(edgeID)
-        return float(rows["speed"].mean()) if len(rows) else float(run.simulation.speeds()[road])
+        run = _current()
+        rows, _road = run.on_road(edgeID)
+        return float(rows["speed"].mean()) if len(rows) else run.simulation.speed_of(edgeID)
 
     def getTraveltime(self, edgeID):
-        run, road, _rows = self._rows(edgeID)
+        run = _current()
+        _rows, road = run.on_road(edgeID)
         return float(run.lengths[road]) / max(self.getLastStepMeanSpeed(edgeID), 0.1)
 
     def setMaxSpeed(self, edgeID, speed):
@@ -390,8 +419,7 @@ class _Lane:
         return float(run.lengths[_call(run.simulation.road_number, _road_of(laneID))])
 
     def getMaxSpeed(self, laneID):
-        run = _current()
-        return float(run.simulation.speeds()[_call(run.simulation.road_number, _road_of(laneID))])
+        return _call(_current().simulation.speed_of, _road_of(laneID))
 
     def getEdgeID(self, laneID):
         return _road_of(laneID)

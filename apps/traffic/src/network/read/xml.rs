@@ -1,6 +1,7 @@
 //! The small part of XML that road files use: elements with attributes, in order, and text.
 
 use super::ReadError;
+use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 use std::str::FromStr;
@@ -18,8 +19,14 @@ pub(crate) enum Part<'a> {
     /// An element of this name ends. For an empty element (`<stop/>`), this part follows directly
     /// after [`Part::Begin`].
     End(String),
-    /// Text between elements.
+    /// Text between two tags, without comments.
     Text(String),
+}
+
+/// Returns whether a text contains a character that XML forbids, such as NUL. The parser accepts
+/// these characters, but a report with such a name would not be valid XML.
+fn is_forbidden(text: &str) -> bool {
+    text.contains(|letter: char| letter < ' ' && !matches!(letter, '\t' | '\n' | '\r'))
 }
 
 /// Calls `f` for each part of a document.
@@ -30,11 +37,46 @@ pub(crate) fn each(
     let mut reader = Reader::from_str(text);
     reader.config_mut().check_end_names = true;
     let mut depth = 0_u32;
+    // The parser splits a text at comments and at references such as `&amp;`. We collect the pieces,
+    // because the caller needs the whole text.
+    let mut collected = String::new();
     loop {
         let at = reader.buffer_position();
         let broken =
             |error: &dyn std::fmt::Display| ReadError::Malformed(format!("byte {at}: {error}"));
-        match reader.read_event().map_err(|error| broken(&error))? {
+        let event = reader.read_event().map_err(|error| broken(&error))?;
+        match &event {
+            Event::Text(text) => {
+                collected += &text.decode().map_err(|error| broken(&error))?;
+                continue;
+            }
+            Event::CData(text) => {
+                collected += &text.decode().map_err(|error| broken(&error))?;
+                continue;
+            }
+            Event::GeneralRef(reference) => {
+                let name = reference.decode().map_err(|error| broken(&error))?;
+                let letter = reference.resolve_char_ref();
+                match letter.map_err(|error| broken(&error))? {
+                    Some(letter) => collected.push(letter),
+                    None => {
+                        let text = resolve_predefined_entity(&name);
+                        collected += text.ok_or_else(|| {
+                            broken(&format_args!("the entity &{name}; is not defined"))
+                        })?;
+                    }
+                }
+                continue;
+            }
+            _ if is_forbidden(&collected) => {
+                return Err(broken(&"the text before it contains a control character"));
+            }
+            Event::Start(_) | Event::Empty(_) | Event::End(_) if !collected.is_empty() => {
+                f(Part::Text(std::mem::take(&mut collected)))?;
+            }
+            _ => {}
+        }
+        match event {
             Event::Start(start) => {
                 depth += 1;
                 f(Part::Begin(Element { start, at }))?;
@@ -50,9 +92,6 @@ pub(crate) fn each(
                     String::from_utf8_lossy(end.name().as_ref()).into_owned(),
                 ))?;
             }
-            Event::Text(text) => f(Part::Text(
-                text.decode().map_err(|error| broken(&error))?.into_owned(),
-            ))?,
             Event::Eof if depth > 0 => {
                 return Err(ReadError::Malformed(
                     "the file is cut off: an element has no end tag".into(),
@@ -75,6 +114,9 @@ impl Element<'_> {
         match self.start.try_get_attribute(name) {
             Ok(None) => Ok(None),
             Ok(Some(attribute)) => match attribute.normalized_value(XmlVersion::Implicit1_0) {
+                Ok(value) if is_forbidden(&value) => {
+                    Err(self.error(format!("{name} contains a control character")))
+                }
                 Ok(value) => Ok(Some(value.into_owned())),
                 Err(error) => Err(self.error(error)),
             },
@@ -106,8 +148,12 @@ impl Element<'_> {
         let Some(text) = self.get(name)? else {
             return Ok(None);
         };
-        let number = text.trim().parse();
-        number.map(Some).map_err(|_| {
+        // Rust parses "nan" as a number, but it has no meaning in any of our files.
+        let number = match text.trim() {
+            text if text.to_ascii_lowercase().contains("nan") => None,
+            text => text.parse().ok(),
+        };
+        number.map(Some).ok_or_else(|| {
             self.error(format!(
                 "<{}>: expected a number for {name}, but found '{text}'",
                 self.name()

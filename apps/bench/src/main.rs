@@ -52,7 +52,7 @@ use workloads::serve;
 #[command(group(ArgGroup::new("earlier run").args(["compare", "resume"]).multiple(true)))]
 struct Cli {
     /// Run these workloads (loops, render, messages, streams, traffic, serve, decode, sizing,
-    /// programs) or cases [default: all workloads except programs]
+    /// programs, gstreamer) or cases [default: all workloads except programs and gstreamer]
     #[arg(value_name = "WORKLOAD|CASE", help_heading = "What to measure")]
     workloads: Vec<String>,
     /// Run only these workloads, separated by commas

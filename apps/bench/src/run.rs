@@ -159,7 +159,7 @@ fn report_linux_only(cli: &Cli) -> anyhow::Result<()> {
         return Err(Failure::new(Exit::Usage, message).into());
     }
     if !cli.names_something() {
-        let names = workloads::LINUX_ONLY.join(" and ");
+        let names = workloads::LINUX_ONLY.join(", ");
         output::note(&format!(
             "not measured here, because they need Linux: {names}\n"
         ));

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Pipeline, init};
+use common::{Pipeline, init, number};
 use gst::prelude::*;
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
@@ -34,13 +34,6 @@ impl Random {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(default)
-}
-
 /// The pipelines. All of them use two contexts, so that their elements share threads.
 const PIPELINES: &[&str] = &[
     "creel-udpsrc name=src address=127.0.0.1 port=0 context=a ! creel-queue context=b max-size-buffers=3 \
@@ -60,6 +53,7 @@ const PIPELINES: &[&str] = &[
      creel-audiotestsrc is-live=false samples-per-buffer=8 context=a ! creel-clocksync ! s. \
      creel-appsrc name=app context=b caps=audio/x-raw ! s.",
     "creel-tcpclientsrc name=tcp context=a ! fakesink name=sink sync=false async=false",
+    "creel-rtpdtmfsrc name=dtmf context=b ! creel-queue context=a ! fakesink name=sink sync=false async=false",
 ];
 
 const STATES: [gst::State; 4] = [
@@ -108,6 +102,14 @@ fn change(random: &mut Random, pipeline: &gst::Pipeline) {
             if let Some(selector) = pipeline.by_name("s") {
                 let pads = selector.sink_pads();
                 selector.set_property("active-pad", random.pick(&pads));
+            }
+            if let Some(dtmf) = pipeline.by_name("dtmf") {
+                let key = gst::Structure::builder("dtmf-event")
+                    .field("type", 1)
+                    .field("number", random.below(16) as i32)
+                    .field("volume", 10)
+                    .field("start", random.below(2) == 0);
+                dtmf.send_event(gst::event::CustomUpstream::new(key.build()));
             }
         }
         _ => std::thread::sleep(Duration::from_micros(random.next() % 3_000)),

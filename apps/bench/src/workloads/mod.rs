@@ -1,6 +1,8 @@
 //! The workloads. To add one, add its module here and its entry to [`ALL`].
 
 mod decode;
+#[cfg(target_os = "linux")]
+mod gstreamer;
 mod loops;
 mod messages;
 mod programs;
@@ -44,15 +46,17 @@ pub const ALL: &[Workload] = &[
     decode::WORKLOAD,
     #[cfg(target_os = "linux")]
     sizing::WORKLOAD,
+    #[cfg(target_os = "linux")]
+    gstreamer::WORKLOAD,
 ];
 
-/// Workloads that need Linux: `serve` has a client on epoll, and `sizing` uses `creel run`. Other
-/// systems leave them out and say so.
-pub const LINUX_ONLY: &[&str] = &["serve", "sizing"];
+/// Workloads that need Linux: `serve` has a client on epoll, `sizing` uses `creel run`, and the
+/// program of `gstreamer` reads `/proc`. Other systems leave them out and say so.
+pub const LINUX_ONLY: &[&str] = &["serve", "sizing", "gstreamer"];
 
 /// Workloads that run only if the command line names a workload or a case, because each of them
 /// takes minutes.
-pub const OPT_IN: &[&str] = &["programs"];
+pub const OPT_IN: &[&str] = &["programs", "gstreamer"];
 
 /// Cases that run only if the command line names them.
 ///

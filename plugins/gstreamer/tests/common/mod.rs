@@ -18,6 +18,12 @@ pub fn init() {
     });
 }
 
+/// Returns the number in an environment variable, or `default` if it is not set.
+pub fn number(name: &str, default: u64) -> u64 {
+    let text = std::env::var(name).ok();
+    text.map_or(default, |text| text.parse().expect("a number"))
+}
+
 /// Waits until `done` returns true.
 #[track_caller]
 pub fn wait_for(done: impl Fn() -> bool) {

@@ -25,8 +25,8 @@ const CHANNEL: usize = 4;
 /// The configuration of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The number of streams. They are distributed evenly among the contexts, and their first
-    /// buffers over one period.
+    /// The number of streams. They are distributed evenly among the contexts. Their first buffers
+    /// are distributed evenly over one period.
     pub streams: usize,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
@@ -176,8 +176,8 @@ impl Launcher<'_> {
     }
 }
 
-/// Does the work, and then sends its measurements, if there are any. We do not use an `async` block
-/// for this, because it would reserve memory for the work twice.
+/// Runs the future of a stream, and then sends its measurements, if there are any. This is not an
+/// `async` block, because such a block would reserve memory for the future twice.
 struct ReportWhenDone<W, F> {
     work: Option<(W, F)>,
     done: mpsc::Sender<StreamStats>,

@@ -33,7 +33,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The number of L16 samples in a packet.
 const FRAMES: u32 = 160;
 
-/// Returns the `n`th packet with its IP and UDP headers, and its time.
+/// Returns the `n`th packet with its IP and UDP headers, and the time at which it was captured.
 fn packet(n: u32) -> (Duration, Vec<u8>) {
     let mut bytes = Vec::new();
     PacketBuilder::ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)

@@ -26,7 +26,7 @@ pub enum End {
     Interrupted,
 }
 
-/// The identity of a stream across drawings.
+/// The number, port and address of a stream, by which the view recognizes it in the next drawing.
 type Identity = (u32, u16, SocketAddr);
 
 /// The live view of a run.

@@ -180,7 +180,8 @@ fn header_error(error: PcapError) -> PcapError {
     }
 }
 
-/// Receives a time, a link type, the captured bytes, and whether the packet had more bytes.
+/// A function that handles a packet. It receives the time in nanoseconds, the link type, the
+/// captured bytes, and whether the packet had more bytes.
 type PacketHandler<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
 
 fn read_pcap(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
@@ -275,7 +276,8 @@ fn read_pcapng(
                 last = interface.time(packet.timestamp.as_nanos());
                 handle(last, interface.link, &packet.data, truncated);
             }
-            // Old programs write this block, whose time consists of two halves.
+            // Old programs write packets as a Packet Block, which states the time as two halves of
+            // 32 bits.
             Block::Packet(packet) => {
                 let interface = interfaces.get(usize::from(packet.interface_id)).copied();
                 let interface = interface.unwrap_or_default();

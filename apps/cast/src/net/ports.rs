@@ -89,7 +89,7 @@ impl Ports {
         }
     }
 
-    /// Releases the reserve, and reports the ports that failed to open in one warning.
+    /// Closes the sockets of the reserve, and reports the ports that failed to open in one warning.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ pub(super) fn inner_of_payload<'a>(id: &PacketId, payload: &'a [u8]) -> Inner<'a
 }
 
 enum Step<'a> {
-    /// The packet has another one inside.
+    /// The packet contains another packet.
     Into(Link, &'a [u8]),
     Found(Inner<'a>),
 }
@@ -95,7 +95,8 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
         }
         Link::Ip | Link::Type(IPV4 | IPV6) => network(bytes).unwrap_or(other),
         Link::Ppp => {
-            // The address and control bytes may be there or left out.
+            // A PPP frame may begin with the address byte FF and the control byte 03, or leave both
+            // out.
             let bytes = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
             match bytes {
                 [0x00, 0x21 | 0x57, rest @ ..] => Step::Into(Link::Ip, rest),

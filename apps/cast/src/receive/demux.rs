@@ -96,8 +96,8 @@ pub(super) struct Demux {
     /// Whether there is one source only, none is on probation, and we accept packets of all
     /// senders.
     is_alone: bool,
-    /// Whether the address of the current packet is that of the only source because we did not
-    /// query it.
+    /// Whether we did not query the address of the current packet, and assume that it is the
+    /// address of the only source.
     is_guessed: bool,
     /// Whether we send reports, and when the next one is due.
     sends_reports: bool,
@@ -105,7 +105,8 @@ pub(super) struct Demux {
     session: RtpSession,
     number: usize,
     by_ssrc: IndexMap<u32>,
-    /// Further sources with the SSRC of another one, by their addresses.
+    /// The indices of sources whose SSRC an earlier source of this socket has as well, by SSRC and
+    /// address.
     collisions: HashMap<(u32, SocketAddr), usize>,
     probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,
     /// The number of payload bytes in `probation`.
@@ -347,8 +348,8 @@ impl Demux {
                     let last = self.sources.len() - 1;
                     self.sources[last].mark_collision();
                     self.collisions.insert(key, last);
-                    // `add_source` has made the SSRC lead to the new source. It must lead to the
-                    // first one again, because `collisions` leads to the new one.
+                    // `add_source` has put the new source into `by_ssrc`. We put the first source
+                    // back, because packets find the new source by `collisions`.
                     self.by_ssrc.insert(key.0, at);
                 }
                 None => self.add_source(&early),

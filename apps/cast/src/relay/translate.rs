@@ -46,7 +46,8 @@ pub(super) trait Translator {
         sequence
     }
 
-    /// Returns the new highest sequence number, with its cycles, of such a stream.
+    /// Returns the new highest sequence number, with its cycles, of a stream that the packet is
+    /// about.
     fn highest_sequence(&mut self, _ssrc: u32, sequence: u32) -> u32 {
         sequence
     }
@@ -182,7 +183,8 @@ fn feedback(
     if (kind, format) == (TRANSPORT_FEEDBACK, 11) {
         return congestion(fields, translator);
     }
-    // Some formats name the streams in their entries, and have zero here.
+    // Some formats of feedback name the streams in their entries, and have zero in place of this
+    // SSRC.
     let media = fields.word(8)?;
     if media != 0 {
         fields.replace(8, |ssrc| translator.media(ssrc))?;

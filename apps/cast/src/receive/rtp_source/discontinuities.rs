@@ -34,8 +34,8 @@ impl RtpSource {
         let Some(format) = of_packet.filter(|_| is_behind && self.earlier.is_none()) else {
             return false;
         };
-        // The timestamps of keys and of video do not grow evenly. Those of another clock say
-        // nothing.
+        // We cannot judge timestamps of keys and of video, because they do not grow evenly, and
+        // cannot compare timestamps of different clocks.
         let is_event = format.encoding == Encoding::Event || format.clock == VIDEO_CLOCK;
         if is_event
             || self

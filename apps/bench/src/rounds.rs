@@ -223,7 +223,7 @@ impl Measured {
         ratios(&self.samples[subject], &self.samples[other])
     }
 
-    /// Returns the centre of these ratios with its error.
+    /// Returns the centre of the round-by-round ratios of two subjects, with its error.
     pub fn estimate(&self, subject: usize, other: usize) -> Option<Estimate> {
         Estimate::of(self.ratios(subject, other))
     }

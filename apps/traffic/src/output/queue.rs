@@ -153,7 +153,7 @@ impl Queue {
                 let way = pos.min(shape.length) + rows * shape.spacing;
                 at = at.max(entered + rows * shape.reaction + way / speed);
             }
-            // The car can reach this place only after the car ahead has left the link.
+            // The front of the car can reach this place only after the car ahead has left the link.
             let most = shape.length - rows * shape.spacing;
             if most < pos {
                 let left = f64::from(self.cars[index].left_ms?) / 1000.0;

@@ -15,7 +15,8 @@ fn mixed(parts: &[u64]) -> u64 {
 }
 
 impl Tile {
-    /// Returns the number of holes on their way to an entry.
+    /// Returns the number of holes (spaces of cars that have left the link) on their way to an
+    /// entry.
     pub(super) fn holes_of(&self, entry: &LinkEntry) -> usize {
         let rings = self.holes.ring(entry.holes);
         rings.map(|place| self.holes[place].count() as usize).sum()

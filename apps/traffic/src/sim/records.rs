@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 /// The 16-bit value for "none".
 pub(super) const NONE16: u16 = u16::MAX;
-/// The waiter that stands for the entry queue, as opposed to an exit.
+/// The value that stands for the entry queue in the list of those that wait for a link. All other
+/// values are exits.
 pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
 /// Flag in `up` and `down`: the other end is in another tile, and the remaining bits are an index
 /// into `cuts`.
@@ -47,7 +48,7 @@ pub(super) struct LinkExit {
     /// The tag that decides when this exit has its turn for the link `tag_of`, see
     /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
     pub tag: u32,
-    /// The next waiter for the same link, in a ring.
+    /// The next exit or entry queue whose cars wait for the same link, in a ring.
     pub next_waiter: u16,
     pub junction: u16,
     /// The link to which `tag` belongs, or [`NONE16`].
@@ -71,7 +72,8 @@ impl LinkExit {
 /// The beginning of a link, in the tile of the junction at which it begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkEntry {
-    /// The exit of the link.
+    /// The exit (the end) of the link: its index in this tile, or an index of `cuts` if the flag
+    /// `CUT` is set.
     pub down: u32,
     /// The free-flow time in the lower 31 bits, and the flag `WAKES` in the highest bit.
     free_flow: u32,
@@ -84,7 +86,7 @@ pub(super) struct LinkEntry {
     pub headway_ms: Ms,
     /// The number of cars that can enter now. Holes on their way do not count.
     pub free_storage: u16,
-    /// The last of the waiters for storage, in a ring.
+    /// The last of the exits and entry queues whose cars wait for storage on the link, in a ring.
     pub last_waiter: u16,
 }
 
@@ -154,7 +156,7 @@ pub(super) enum Rule {
 /// discharging queue follow each other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Holes {
-    /// The time at which the first hole arrives.
+    /// The time at which the first hole arrives at the entry.
     pub at: Ms,
     /// The next element of the list in the lower 26 bits, and the number of holes minus one in the
     /// bits above.
@@ -248,7 +250,8 @@ pub(super) struct Car {
     pub next: u32,
     /// The remaining turns of the current word of its route.
     pub turns: u32,
-    /// The place of that word, which also identifies the traveller.
+    /// The place in the plans of the current word of the route. The place also identifies the
+    /// traveller.
     pub place: u32,
     /// The exit of the link, and the flag [`ASIDE16`].
     pub exit: u16,
@@ -370,7 +373,7 @@ pub(super) struct EntryQueue {
     /// The last car, in a ring.
     pub last: u32,
     pub entry: u16,
-    /// The next waiter for the link.
+    /// The next exit whose first car waits for the link.
     pub next_waiter: u16,
     /// The tag that decides when the queue has its turn for the link, see
     /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).

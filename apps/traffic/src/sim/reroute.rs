@@ -58,10 +58,11 @@ impl Rerouting {
 /// The delay of the cars that have left a link, compared with free flow.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Lateness {
-    /// The sum of delays since the last round.
+    /// The sum of the delays of the cars that have left the link since the last round of rerouting.
     pub sum_ms: u64,
     pub cars: u32,
-    /// The mean delay. The weight of older rounds is halved in each round.
+    /// The mean delay of the cars that have left the link. In each round of rerouting, the weight
+    /// of all earlier rounds is halved.
     pub mean_ms: Ms,
 }
 
@@ -267,7 +268,7 @@ impl Tile {
         }
     }
 
-    /// Returns the cars on links, except the first car of each queue.
+    /// Returns the cars of a tile that are on links, except the first car of each queue.
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
         self.arrival_wheel
@@ -278,7 +279,7 @@ impl Tile {
         cars
     }
 
-    /// Returns all cars on links and in entry queues.
+    /// Returns all cars of a tile that are on links or in entry queues.
     fn cars_out(&self) -> Vec<u32> {
         let mut cars = self.cars_behind();
         let firsts = self.exits.iter().map(|exit| exit.last);

@@ -39,7 +39,7 @@ pub enum Renderer {
     Rayon,
     /// Tasks that yield to each other after each block.
     Tasks(Model),
-    /// Jobs as in an article.
+    /// Jobs as in the article that the case of the module `matrix` repeats.
     Crossed(Crossed),
 }
 

@@ -32,7 +32,7 @@ pub enum Job {
     Check {
         /// The password.
         password: Bytes,
-        /// Its stored hash.
+        /// The stored hash of the password.
         stored_hash: String,
     },
 }

@@ -392,7 +392,7 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 
 #[test]
 fn pokey_stops_the_counters_of_its_bases() {
-    // Channel 0 counts the base, or clocks.
+    // Channel 0 counts either the base clock or the clocks of the chip.
     for (control, counts_clocks) in [(0x00, false), (0x40, true)] {
         let mut chip = Pokey::new(1_789_790);
         write_all(&mut chip, &[(8, control), (0, 72), (1, 0xAF)]);

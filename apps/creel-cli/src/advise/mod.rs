@@ -113,7 +113,7 @@ pub struct Setting {
 /// A setting with its runs.
 pub struct Candidate {
     pub setting: Setting,
-    /// `None` for the program without creel.
+    /// The plan of `creel run` for this setting, or `None` for the program without creel.
     pub plan: Option<Plan>,
     request: RunRequest,
 }
@@ -487,7 +487,7 @@ mod tests {
     use super::sizes;
 
     #[test]
-    fn sizes_contain_the_limits_and_more_workers_than_pus() {
+    fn the_worker_numbers_to_try_include_the_limits_and_more_than_one_per_pu() {
         assert_eq!(sizes(1, 1), [1, 2]);
         assert_eq!(sizes(2, 2), [1, 2, 4]);
         assert_eq!(sizes(6, 12), [1, 2, 4, 6, 8, 12, 24]);

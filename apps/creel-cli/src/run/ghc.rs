@@ -34,7 +34,7 @@ pub struct Ghc {
 /// The number of capabilities in the `-with-rtsopts` of a Haskell program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// There is no option, so it runs with one.
+    /// There is no such option, so the program runs with one capability.
     One,
     /// `-N` means one per CPU in the affinity mask of the program.
     Machine,

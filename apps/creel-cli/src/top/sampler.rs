@@ -385,7 +385,7 @@ impl Interval {
 }
 
 impl Process {
-    /// Returns whether it has run or waited for a CPU.
+    /// Returns whether the thread has run or waited for a CPU.
     pub fn is_active(&self) -> bool {
         self.cpu_s + self.waited_s > 0.0
     }
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_distinguish_running_from_runnable() {
+    fn lanes_distinguish_running_threads_from_threads_that_wait() {
         let samples = |threads: &[Thread]| -> BTreeMap<u32, Thread> {
             threads.iter().map(|t| (t.tid, t.clone())).collect()
         };

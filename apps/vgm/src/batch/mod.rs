@@ -385,7 +385,7 @@ pub fn carried(output: &Path, extension: &str) -> Plan {
     plan
 }
 
-/// Creates the unit of a song. `header` is `None` if it could not be read.
+/// Creates the entry of a song in a plan. `header` is `None` if it could not be read.
 fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -> Unit {
     let claimed = header.map_or(0, |header| u64::from(header.claimed_samples));
     Unit {

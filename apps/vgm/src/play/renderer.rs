@@ -150,7 +150,7 @@ impl Renderer {
     async fn wait_for_song(&mut self) -> Result<bool, RecvError> {
         let mut empty = Vec::new();
         loop {
-            // If all blocks are here, the sink has passed all sound to the device.
+            // If the renderer has all blocks back, the sink has passed all sound to the device.
             self.controls.set_drained(empty.len() == self.all_blocks);
             match self.receive().await? {
                 RendererMessage::EmptyBlock(block) => empty.push(block),
@@ -223,7 +223,8 @@ impl Renderer {
         if self.serial == 0 {
             self.controls.set_position(0, 0);
         } else if self.controls.is_paused() {
-            // While paused, we show the new song at once, because no sound would announce it.
+            // While the player is paused, we show the new song at once, because no sound would
+            // announce it.
             self.controls.set_position(self.serial + 1, 0);
         }
         loop {
@@ -231,7 +232,8 @@ impl Renderer {
                 Ok(RendererMessage::EmptyBlock(block)) => block,
                 Ok(RendererMessage::Command(Command::LoopForever(forever), _)) => {
                     settings.loops = if forever { ENDLESS_LOOPS } else { loops };
-                    // Blocks that are already rendered stay valid.
+                    // Blocks that are already rendered stay valid, because only the number of loops
+                    // has changed.
                     playing.set_length(&settings);
                     let track = self.track(song, &playing, &settings, named.clone());
                     self.send_event(PlayerEvent::Started(self.serial, Arc::new(track)));
@@ -386,7 +388,8 @@ impl Renderer {
         playing.finish_seek();
         self.controls.set_seeking(false);
         if self.controls.is_paused() {
-            // While paused, no block would update the position.
+            // While the player is paused, no block reaches the device and updates the position, so
+            // we do.
             self.controls.set_position(self.serial, playing.frame());
         }
     }

@@ -123,7 +123,8 @@ pub struct SquareVoice {
     scratch: Vec<[i32; 2]>,
     timebase: Timebase,
     frame_cursor: FrameCursor,
-    /// The lane of the chip whose events this part receives.
+    /// The lane (a queue of the chip's writes) from which this part of the chip receives its
+    /// events.
     lane: usize,
     /// The number of frames to drop at the start, because the steps have this latency.
     latency_frames: usize,

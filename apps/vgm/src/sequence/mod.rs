@@ -60,7 +60,7 @@ impl Action {
     }
 }
 
-/// The events of one lane that have not been taken yet.
+/// The events of one lane of a chip that its renderer has not taken yet.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
     events: Vec<Event>,

@@ -85,7 +85,7 @@ struct Candidate {
     change: Estimate,
     /// Whether the subject itself changed, and not only its baseline.
     own: bool,
-    /// The noise of both runs and the noise between them.
+    /// The noise of each of the two runs, and the noise between two processes.
     floors: [f64; 3],
 }
 

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// The capacity of the channel to the task of a sink.
 const CHANNEL: usize = 4;
 
-/// The configuration of a run.
+/// The configuration of a run without a network.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The number of streams. They are distributed evenly among the contexts. Their first buffers
@@ -30,7 +30,7 @@ pub struct Plan {
     pub streams: usize,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles buffers and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,

@@ -30,7 +30,7 @@ pub struct SubjectView<'a> {
     pub name: &'a str,
     /// The time or the speed.
     pub first: &'a Row,
-    /// The other metrics.
+    /// All metrics except for the time or the speed.
     pub others: Vec<&'a Row>,
     /// The geometric means of all metrics, in the order of the metrics.
     pub means: Vec<&'a Row>,

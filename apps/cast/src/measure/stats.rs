@@ -10,9 +10,9 @@ pub use creel_stats::{Histogram, Moments, Percentiles};
 pub struct Stations {
     /// The time at which the buffer should have been produced.
     pub due: u64,
-    /// The time at which it was produced and pushed.
+    /// The time at which the buffer was produced and pushed.
     pub made: u64,
-    /// The time at which it arrived at the sink.
+    /// The time at which the buffer arrived at the sink.
     pub arrived: u64,
 }
 

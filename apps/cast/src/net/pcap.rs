@@ -406,7 +406,7 @@ fn pass_on(
     PacketKind::Datagram
 }
 
-/// A datagram on its way to the file.
+/// A datagram that the thread will write to the file.
 #[derive(Debug)]
 struct QueuedDatagram {
     at: Duration,

@@ -18,7 +18,7 @@ const PACKET_IN_BUFFER_BYTES: usize = 2_304;
 const PACKET_TIME_MIN: Duration = Duration::from_micros(125);
 /// The maximum size that we request without knowing the packet time.
 const UNKNOWN_BYTES_MAX: usize = 4 << 20;
-/// The number of descriptors that we leave to the pollers of the contexts, and to files.
+/// The number of file descriptors that we leave to the pollers of the contexts, and to files.
 const RESERVE: usize = 16;
 
 /// The receiving ports while they are being opened.
@@ -145,7 +145,8 @@ pub(crate) fn port_of_stream(
 pub(crate) struct BufferSize {
     /// The number of bytes that we request.
     pub(crate) bytes: usize,
-    /// Whether the streams require them. Otherwise they are a guess, and a smaller buffer may do.
+    /// Whether the streams require this number of bytes. Otherwise the number is a guess, and a
+    /// smaller buffer may do.
     pub(crate) is_required: bool,
 }
 

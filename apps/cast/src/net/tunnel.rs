@@ -16,7 +16,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
-/// Switches used this type for the outer of two tags before there was a standard.
+/// Switches used this EtherType for the outer of two VLAN tags before there was a standard.
 const OLD_VLAN: u16 = 0x9100;
 const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
@@ -25,7 +25,7 @@ const BRIDGED_ETHERNET: u16 = 0x6558;
 const GRE: u8 = 47;
 /// The UDP ports of tunnels.
 const VXLAN: u16 = 4_789;
-/// Linux used this port before VXLAN had one of its own.
+/// Linux used this UDP port for VXLAN before VXLAN had a port of its own.
 const VXLAN_LINUX: u16 = 8_472;
 const VXLAN_GPE: u16 = 4_790;
 const GENEVE: u16 = 6_081;
@@ -260,7 +260,8 @@ fn tunnel_over_udp(datagram: &[u8]) -> Option<Step<'_>> {
                 _ => None,
             }
         }
-        // The other flags and the bytes after them belong to extensions, such as group policies.
+        // The other flags of a VXLAN header, and the bytes after them, belong to extensions such as
+        // group policies.
         (VXLAN | VXLAN_LINUX | VXLAN_GPE, [flags, _, _, _, _, _, _, 0, rest @ ..])
             if flags & 0x08 != 0 && ethernet(rest).is_some_and(|(kind, _)| is_known(kind)) =>
         {

@@ -83,7 +83,7 @@ pub(crate) struct LatestReport {
     pub(crate) block: ReportBlock,
     pub(crate) reports: u64,
     pub(crate) round_trip: Option<Duration>,
-    /// The quality, if it sends extended reports.
+    /// The quality of the stream at the receiver, if the receiver sends extended reports.
     pub(crate) voip: Option<VoipMetrics>,
 }
 

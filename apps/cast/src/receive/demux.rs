@@ -27,7 +27,7 @@ const SOURCES_MAX: usize = 32_768;
 /// The limits during probation: the bytes of all packets that we hold, and the packets per source.
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
-/// The address of a packet whose address we did not query.
+/// The value that stands for the address of a packet if we did not query the address.
 const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Maps keys that a sender chooses to indices. Its hash function is fast, and starts with a random

@@ -52,7 +52,7 @@ impl Times {
     }
 }
 
-/// A packet as it arrived.
+/// A packet of a source, with the time at which it arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
     pub(super) header: Header,

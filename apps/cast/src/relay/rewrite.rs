@@ -11,7 +11,7 @@ const SOURCES_MAX: usize = 32_768;
 /// The maximum number of pairs of clients and sources whose sequence numbers we map.
 const REPORTERS_MAX: usize = 65_536;
 
-/// The new SSRC of a source, and the offsets of its other numbers.
+/// The new SSRC of a source, and the offsets that we add to its sequence numbers and timestamps.
 #[derive(Debug, Clone, Copy)]
 struct Shift {
     ssrc: u32,

@@ -15,14 +15,14 @@ pub(super) const NONE16: u16 = u16::MAX;
 /// The value that stands for the entry queue in the list of those that wait for a link. All other
 /// values are exits.
 pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
-/// Flag in `up` and `down`: the other end is in another tile, and the remaining bits are an index
-/// into `cuts`.
+/// Flag in [`LinkExit::up`] and [`LinkEntry::down`]: the other end of the link is in another tile,
+/// and the remaining bits are an index into the tile's `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
-/// Flag in `down`: the junction at the end of the link watches the cars that approach.
+/// Flag in [`LinkEntry::down`]: the junction at the end of the link watches the cars that approach.
 pub(super) const WATCHED: u32 = 1 << 30;
-/// Flag in `down`: the link belongs to a roundabout.
+/// Flag in [`LinkEntry::down`]: the link belongs to a roundabout.
 pub(super) const RING: u32 = 1 << 29;
-/// The bits of `up` and `down` that are an index.
+/// The bits of [`LinkExit::up`] and [`LinkEntry::down`] that are an index.
 pub(super) const INDEX: u32 = RING - 1;
 /// Flag in the exit of a message: the junction at the end of the link watches the cars that
 /// approach. An index of an exit has 14 bits.
@@ -37,9 +37,10 @@ pub(super) const ASIDE16: u16 = 1 << 14;
 pub(super) struct LinkExit {
     /// The last of the waiting cars, which form a ring. The car after it is the first.
     pub last: u32,
-    /// The time at which the flow lets the next car leave.
+    /// The earliest time at which the capacity of the link lets the next car leave.
     pub free_at: Ms,
-    /// The entry of the link.
+    /// The entry (the beginning) of the link: its index in this tile, or an index of `cuts` if the
+    /// flag `CUT` is set.
     pub up: u32,
     /// The time at which the present first car has become the first one.
     pub since: Ms,
@@ -79,7 +80,7 @@ pub(super) struct LinkEntry {
     free_flow: u32,
     /// The last of the holes on their way here, which form a ring. The hole after it is the first.
     pub holes: u32,
-    /// The time at which the flow lets the next car enter.
+    /// The earliest time at which the capacity of the link lets the next car enter.
     pub next_in: Ms,
     /// The minimum time between two cars that enter, and between two holes that belong to one
     /// record.
@@ -347,11 +348,11 @@ const _: () = assert!(
 /// The other end of a link that leaves the tile.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Cut {
-    /// The index among the tile's neighbours.
+    /// The index of the other tile among the neighbours of this tile.
     pub neighbour: u16,
-    /// The index of the exit or entry in that tile.
+    /// The index of the link's exit or entry in the other tile.
     pub there: u16,
-    /// The link.
+    /// The link that leaves this tile.
     pub link: u32,
 }
 

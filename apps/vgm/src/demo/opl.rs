@@ -11,15 +11,15 @@ use crate::format::ChipId;
 pub struct Opl {
     chip: ChipId,
     clock_hz: u32,
-    /// The commands for its ports.
+    /// The VGM commands that write to the two ports of the chip.
     commands: [u8; 2],
     /// The sample of a string for the ADPCM of the Y8950.
     string: Vec<u8>,
 }
 
-/// The frequency of the string.
+/// The frequency of the string's sample in Hz.
 const STRING_HZ: f64 = 220.0;
-/// The sample rate of the string.
+/// The sample rate of the string's sample in Hz.
 const STRING_RATE: f64 = 16_000.0;
 
 /// The register offsets of the modulators of channels 1 to 9. The offsets of the carriers are 3

@@ -2,7 +2,8 @@
 
 use super::Effect;
 
-/// The factor of the difference. A factor of 1 leaves the sides unchanged.
+/// The factor by which the difference of left and right is multiplied. A factor of 1 leaves both
+/// sides unchanged.
 pub(super) struct Width(pub(super) f32);
 
 impl Effect for Width {

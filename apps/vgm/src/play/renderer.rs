@@ -38,7 +38,8 @@ pub struct Renderer {
     all_blocks: usize,
     serial: u64,
     generation: u64,
-    /// The time of the command that started this generation, until a block carries it.
+    /// The time of the last command that changed the sound, or `None` if a block with the new sound
+    /// has already taken it along.
     commanded_at: Option<Instant>,
     looks: MeterSchedule,
     scratch: Vec<[f32; 2]>,

@@ -194,7 +194,7 @@ pub struct FrameVoice {
     resampler: Resampler,
     /// The number of native frames rendered so far.
     rendered: u64,
-    /// Scratch memory.
+    /// Memory for the native frames of one copy of the chip, which we reuse.
     scratch: Vec<[i32; 2]>,
     /// The data of the DAC in the current block, each with the frame before which it takes effect.
     data: Vec<(usize, u8)>,

@@ -119,7 +119,7 @@ pub struct SquareVoice {
     line: BlepLine,
     /// Further copies of the chip. The factor is 1 to add a copy, and -1 to subtract it.
     terms: Vec<(i32, BlepLine)>,
-    /// Scratch memory.
+    /// Memory for the levels of one copy of the chip, which we reuse.
     scratch: Vec<[i32; 2]>,
     timebase: Timebase,
     frame_cursor: FrameCursor,

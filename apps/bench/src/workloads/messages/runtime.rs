@@ -7,7 +7,8 @@ use creel::channel::{oneshot, spsc};
 
 use super::endpoints::{MessageReceiver, MessageSender};
 
-/// A runtime, with the channels that its users would choose for these cases.
+/// A runtime, with the channels that a user of this runtime would choose for the cases of the
+/// workload.
 pub trait Runtime: Sized + 'static {
     /// Starts the runtime with `workers` workers.
     fn start(workers: usize) -> anyhow::Result<Self>;

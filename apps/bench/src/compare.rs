@@ -71,7 +71,7 @@ pub struct Difference {
 
 /// The change of a subject between two reports.
 struct Change<'a> {
-    /// The change relative to the baseline.
+    /// The change of the subject relative to the baseline.
     ratio: Estimate,
     /// The change of the subject's own median, as a logarithm.
     own: f64,
@@ -524,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatched_conditions_are_named() {
+    fn conditions_that_differ_between_two_reports_are_named() {
         let mut old = report(section());
         old.sections[0].host.caches = "L3 2K".into();
         let mut new = section();

@@ -100,7 +100,7 @@ fn tcpdump_link_types_are_read() {
 }
 
 #[test]
-fn tunnels_are_unwrapped() {
+fn datagrams_inside_of_tunnels_are_found() {
     let folder = Folder::new("tunnels");
     let path = folder.0.join("a.pcap");
     let ethernet = |kind: u16| [&[1; 12][..], &kind.to_be_bytes()].concat();

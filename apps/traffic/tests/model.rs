@@ -93,7 +93,7 @@ fn cars_stop_at_red_and_leave_at_green() {
 }
 
 #[test]
-fn signals_follow_their_program() {
+fn traffic_lights_follow_their_program() {
     let program = Program::fixed_time(2, 90_000);
     assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
     assert_eq!(program.green(0, 0, 41_999), 41_999);

@@ -140,7 +140,7 @@ pub(crate) fn port_of_stream(
     Ok(SocketAddr::new(base.ip(), port))
 }
 
-/// The size of a socket's buffer.
+/// The size of the receive buffer that we request for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufferSize {
     /// The number of bytes that we request.

@@ -180,7 +180,8 @@ fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
     })
 }
 
-/// Returns the datagram, the fragment, or the packet in the tunnel, of an IP packet.
+/// Returns the UDP datagram or the fragment in an IP packet, or the inner packet if the payload is
+/// a tunnel.
 fn network(bytes: &[u8]) -> Option<Step<'_>> {
     let (packet, _) = LaxIpSlice::from_slice(bytes).ok()?;
     let ips = (packet.source_addr(), packet.destination_addr());
@@ -234,7 +235,8 @@ fn fragment<'a>(
     })
 }
 
-/// Returns the datagram, or the packet in the tunnel, of the payload of an IP packet.
+/// Returns the UDP datagram in the payload of an IP packet, or the inner packet if the payload is a
+/// tunnel.
 fn transport(ips: (IpAddr, IpAddr), protocol: IpNumber, payload: &[u8]) -> Option<Step<'_>> {
     Some(match protocol {
         IpNumber::UDP => tunnel_over_udp(payload).unwrap_or(Step::Found(Inner::Udp {

@@ -160,7 +160,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     Ok(Receiver::open(plan)?.run(interrupted))
 }
 
-/// The task of one socket.
+/// The task that reads one socket.
 type Task = Running<UdpReader>;
 type TcpTask = Running<TcpReader>;
 

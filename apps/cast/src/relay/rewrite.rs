@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn contributing_sources_are_hidden() {
+    fn the_ssrcs_of_contributing_sources_are_replaced() {
         let mut rewrite = rewrite(1);
         let mut into = Vec::new();
         let packet = words(&[0x8200_0005, 10, 7, 0xbeef, 7, 0xffff_ffff]);

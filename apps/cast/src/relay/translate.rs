@@ -167,13 +167,14 @@ fn blocks(
     for at in (0..count).map(|n| first + n * BLOCK_BYTES) {
         let media = fields.replace(at, |ssrc| translator.media(ssrc))?;
         fields.replace(at + 8, |it| translator.highest_sequence(media, it))?;
-        // The block must be complete.
+        // If the block ends beyond the packet, the packet is malformed.
         fields.word(at + BLOCK_BYTES - 4)?;
     }
     Some(())
 }
 
-/// Translates feedback, whose format is in the field that has the count in other packets.
+/// Translates a packet of feedback. Its header states the format of the feedback in the field that
+/// is a count in other packets.
 fn feedback(
     kind: u8,
     format: usize,
@@ -313,7 +314,7 @@ fn description(packet: &[u8], translator: &mut impl Translator, into: &mut Vec<u
         let end = into.len() + 4 - into.len() % 4;
         debug_assert_eq!(begin % 4, 0);
         into.resize(end, 0);
-        // The items of the original end in the same way.
+        // The items of the original packet also end with zeros that fill a word.
         let offset = packet.len() - items.len();
         rest = packet.get((offset / 4 + 1) * 4..)?;
     }

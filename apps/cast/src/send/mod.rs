@@ -59,7 +59,7 @@ pub enum Content {
 pub struct Plan {
     /// The format of each stream's packets. If `described` is set, also their destination.
     pub sessions: Vec<RtpSession>,
-    /// Whether packets go to the addresses of their sessions.
+    /// Whether packets also go to the addresses that their sessions state.
     pub described: bool,
     /// The clients. Stream n goes to port + n of each client, unless the port is shared.
     pub to: Vec<SocketAddr>,

@@ -44,7 +44,8 @@ pub(super) struct Layout {
     /// Whether to send bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
-    /// The client that has another address for reports, and that address.
+    /// The client that receives reports at another address than packets, and the address for
+    /// reports.
     pub(super) rtcp_at: Option<(SocketAddr, SocketAddr)>,
     pub(super) cname: Arc<str>,
     /// The keys to press at the beginning, and their payload type.

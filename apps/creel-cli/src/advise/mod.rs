@@ -440,7 +440,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Returns a number that differs from time to time.
+/// Returns a seed for the random order of the settings, which differs from run to run.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_nanos() as u64)

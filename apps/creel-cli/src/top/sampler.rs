@@ -208,7 +208,8 @@ impl Sampler {
 
     /// Returns the figures since the start, including those of ended threads.
     pub fn whole(&self) -> Interval {
-        // The kernel may account for a wait that began before the first sample.
+        // After the first sample, the kernel may add the time of a wait that began before the
+        // sample. Therefore we limit each time to `seconds`.
         let seconds = (self.sampled_at - self.begin).as_secs_f64();
         let threads = since(&self.last, &self.first, seconds);
         Interval {

@@ -130,7 +130,8 @@ impl Queue {
         speed.driven + (at - speed.since) * speed.speed
     }
 
-    /// Returns the time at which a car at free speed has driven this distance since time 0.
+    /// Returns the time at which a car that has driven at free speed since time 0 has covered this
+    /// distance.
     fn time_of(&self, driven: f64) -> f64 {
         let index = self.speeds.partition_point(|speed| speed.driven <= driven);
         let speed = self.speeds[index.max(1) - 1];

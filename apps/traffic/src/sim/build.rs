@@ -66,7 +66,7 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
 /// at the junction where it ends.
 struct LinkEnds {
     tile_of: Vec<u32>,
-    /// The first link of each tile.
+    /// The first link that begins in each tile.
     first_link: Vec<u32>,
     /// All links, ordered by the junction at which they end. Links that end at the same junction
     /// are in the order of their file.

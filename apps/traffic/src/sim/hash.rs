@@ -22,7 +22,8 @@ impl Tile {
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
-    /// Calls `f` for each car on a link that ends in this tile, or that drives past such a link.
+    /// Calls `f` for each car that is on a link that ends in this tile, or that has stepped aside
+    /// and drives past such a link.
     pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
         self.arrival_wheel
             .each(&self.cars, |place| f(self.cars[place]));

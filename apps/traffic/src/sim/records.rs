@@ -35,7 +35,8 @@ pub(super) const ASIDE16: u16 = 1 << 14;
 /// The end of a link, in the tile of the junction at which it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkExit {
-    /// The last of the waiting cars, which form a ring. The car after it is the first.
+    /// The last of the cars that wait at the end of the link. They form a ring, in which the car
+    /// after the last one is the first.
     pub last: u32,
     /// The earliest time at which the capacity of the link lets the next car leave.
     pub free_at: Ms,
@@ -78,7 +79,8 @@ pub(super) struct LinkEntry {
     pub down: u32,
     /// The free-flow time in the lower 31 bits, and the flag `WAKES` in the highest bit.
     free_flow: u32,
-    /// The last of the holes on their way here, which form a ring. The hole after it is the first.
+    /// The last of the holes (spaces of cars that have left the link) on their way here. They form
+    /// a ring, in which the hole after the last one is the first.
     pub holes: u32,
     /// The earliest time at which the capacity of the link lets the next car enter.
     pub next_in: Ms,
@@ -172,7 +174,7 @@ impl Holes {
     /// bits.
     pub const PLACES_MAX: usize = Self::NEXT as usize;
 
-    /// Returns a single hole.
+    /// Returns a record of a single hole, which is the space of a car that has left its link.
     pub fn new(at: Ms) -> Self {
         Self {
             at,
@@ -371,7 +373,8 @@ pub(super) struct Message {
 /// stepped aside and wait for the link.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EntryQueue {
-    /// The last car, in a ring.
+    /// The last car of the queue. The cars form a ring, in which the car after the last one is the
+    /// first.
     pub last: u32,
     pub entry: u16,
     /// The next exit whose first car waits for the link.

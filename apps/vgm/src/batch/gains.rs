@@ -44,8 +44,9 @@ impl Group {
 }
 
 impl Gains {
-    /// Measures the songs of all groups in which at least one unit must be rendered, with the jobs
-    /// of the engine. If the observer asks to stop, it returns the gains that it has so far.
+    /// Measures the songs of all groups in which at least one song or stem must be rendered, with
+    /// the jobs of the engine. If the observer asks to stop, it returns the gains that it has so
+    /// far.
     pub(super) fn measure(engine: &Engine<'_>, units: &[Unit], watch: Observer<'_>) -> Gains {
         let group = |unit: &Unit| Group::of(unit, engine.effects.loudness);
         let wanted = units.iter().filter(|unit| !engine.is_skipped(unit));

@@ -306,7 +306,8 @@ impl Renderer {
                 voices,
             });
             if let Some(tap) = tap {
-                // If the channel is full, the interface sees a later block.
+                // If the channel is full, we drop this copy, because the interface then sees the
+                // copy of a later block.
                 let _ = self.taps.try_send(tap);
             }
         }

@@ -46,7 +46,7 @@ pub enum Renderer {
 /// The parameters of a sample, which we pass to its process as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The way to render.
+    /// The way to render the songs.
     pub renderer: Renderer,
     /// The number of workers.
     pub jobs: usize,

@@ -58,7 +58,7 @@ pub struct Comparison {
 /// A subject that became faster or slower.
 #[derive(Debug)]
 pub struct Difference {
-    /// The workload, the case and the subject.
+    /// The names of the workload, the case and the subject.
     pub what: String,
     /// The name of the baseline.
     pub baseline: String,

@@ -235,7 +235,8 @@ impl Interface {
 
     /// Returns a time of the interface in nanoseconds since 1970.
     fn time(self, units: u128) -> u64 {
-        // The offset is signed. A wrapping sum has the same bits for signed and unsigned numbers.
+        // The offset of the interface may be negative. We can store it as an unsigned number,
+        // because a wrapping sum has the same bits for both.
         let offset = self.offset.wrapping_mul(1_000_000_000);
         nanos(units, self.resolution).wrapping_add(offset)
     }

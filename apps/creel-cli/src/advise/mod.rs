@@ -357,7 +357,8 @@ impl<'a> Trial<'a> {
             });
             for i in search::shuffled(turn.collect(), &mut self.noise) {
                 self.once(i)?;
-                // Without a run of the program as it is, the others of this round would be useless.
+                // Without a run of the program as it is, we could not compare the other runs of
+                // this round with it.
                 let own = &self.runs[0];
                 let is_compared =
                     !own.is_open() || own.costs.last().is_some_and(|c| c.0 == self.rounds);

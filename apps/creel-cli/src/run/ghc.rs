@@ -18,11 +18,12 @@ use std::{fs::File, os::unix::fs::FileExt};
 /// The way a Haskell program was linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ghc {
-    /// Whether it was linked with `-threaded`, so that it can have more than one capability.
+    /// Whether the program was linked with `-threaded`, so that it can have more than one
+    /// capability.
     pub threaded: bool,
-    /// The runtime options that it accepts.
+    /// The runtime options that the program accepts.
     pub rtsopts: RtsOpts,
-    /// Whether its default options (`-with-rtsopts`) pin the capabilities with `-qa`.
+    /// Whether the program's default options (`-with-rtsopts`) pin the capabilities with `-qa`.
     pub pins: bool,
     /// The number of capabilities in the program's default options.
     pub own: Capabilities,

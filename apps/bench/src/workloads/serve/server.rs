@@ -36,9 +36,9 @@ pub enum Runtime {
     Creel,
     /// One pool per worker, each with a listener and a `creel_hyper::serve` of its own.
     CreelPerCore,
-    /// A pool with hyper's connection alone.
+    /// A pool of Creel with hyper's connections alone, without timeouts and a graceful shutdown.
     CreelBare,
-    /// tokio with hyper's connection alone. With one worker, it is the current-thread runtime.
+    /// tokio with hyper's connections alone. With one worker, it is the current-thread runtime.
     Tokio,
     /// tokio with hyper's timeout for heads and hyper-util's graceful shutdown.
     TokioGraceful,

@@ -7,8 +7,8 @@
 //!
 //! After the planned rounds, a subject is *inconclusive* if it may differ from the subject that it
 //! is compared with, but the error is too large to decide. While there is time for extra samples
-//! ([`ExtraTime`]), inconclusive subjects get as many samples again, together with the subjects
-//! that they are compared with, the first subject and its A/A control. The number of extra samples
+//! ([`ExtraTime`]), inconclusive subjects get as many samples again. The subjects that they are
+//! compared with, the first subject and its A/A control get them, too. The number of extra samples
 //! does not depend on their results, because a measurement that stops as soon as it shows a
 //! difference is often wrong.
 //!

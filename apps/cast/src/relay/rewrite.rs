@@ -254,8 +254,8 @@ mod tests {
             &[0x84ce_0004, 9, 0, 7, 5],
             &mut rewrite,
         );
-        // The next packets are a request for a trade-off of quality and rate (TSTR), losses that a
-        // third party reports, and the arrival times of the packets of two streams.
+        // The next packets are a request for another trade-off of quality and rate (TSTR), the
+        // losses that a third party reports, and the arrival times of two streams' packets.
         both(
             &[0x85ce_0004, 9, 0, alias, 5],
             &[0x85ce_0004, 9, 0, 7, 5],

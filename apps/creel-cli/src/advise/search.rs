@@ -156,8 +156,8 @@ fn most(pairs: &[(f64, f64)]) -> f64 {
     pairs.iter().map(|pair| pair.1).fold(0.0, f64::max)
 }
 
-/// Returns how likely it is that the first figures look as much larger as they do, or even larger,
-/// if chance alone decides which of the two figures of a round is the first.
+/// Returns the probability that chance alone makes the first figures look at least as much larger
+/// as they do. Chance is a coin that decides in each round which of the two figures is the first.
 ///
 /// We compare the sums of the ranks of the differences. A run that took very long has the highest
 /// rank, but no more than that.

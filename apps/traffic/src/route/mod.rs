@@ -4,8 +4,8 @@
 //! and can be adapted to other travel times quickly. If a network is not like a map, so that a
 //! hierarchy would be too large, we use Dijkstra's algorithm.
 //!
-//! The choice between two equally quick paths depends only on the numbers that links and junctions
-//! have in their file, and not on the tiles of the network.
+//! Of two equally quick paths, we choose one by the numbers that links and junctions have in their
+//! file. The choice does not depend on the tiles of the network.
 
 mod hierarchy;
 mod order;

@@ -32,8 +32,9 @@ pub enum Whereabouts {
     Done,
 }
 
-/// The list in which we have found a car (trips that have not begun, an entry queue, cars on links,
-/// or cars at the end of a link), and its place there.
+/// The list in which we have found a car, and the place of the car in it. The four lists are trips
+/// that have not begun, an entry queue, the cars on links, and the cars that wait at the end of a
+/// link.
 #[derive(Clone, Copy)]
 enum Found {
     Departure { tile: usize, index: u32 },

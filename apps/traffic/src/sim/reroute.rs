@@ -2,9 +2,10 @@
 //!
 //! Rerouting takes place in rounds, between two ticks. Each tile knows the mean delay of the cars
 //! that have left its links since the last round. Each car on a link draws a random number, except
-//! the first car of each queue. A selected car whose remaining trip takes too long compared with
-//! free flow asks for the quickest route, and takes it if it saves at least a twentieth. All of
-//! this depends only on the state, so the result does not depend on the workers.
+//! the first car of each queue. If the remaining trip of a selected car takes too long compared
+//! with free flow, we search for the quickest route. The car takes this route if it saves at least
+//! a twentieth of the time. All of this depends only on the state, so the result does not depend on
+//! the workers.
 
 use super::detours::{DETOURS, Detours};
 use super::records::{Car, LinkEntry};

@@ -4,7 +4,7 @@
 //! The sequencer decodes a window of commands shortly before they are rendered, into one queue per
 //! lane of a chip. Memory is therefore bounded by the window and not by the song. A loop is a jump
 //! back, and streams are expanded while they play. Each part of a chip renders in blocks between
-//! the events of its own lanes, so writes to another part or to another chip never split its
+//! the events of its own lanes. Writes to another part or to another chip therefore never split its
 //! blocks.
 //!
 //! Invariant: the ticks within a queue never decrease, and the events do not depend on where the

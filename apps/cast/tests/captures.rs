@@ -308,7 +308,7 @@ fn packet_blocks_of_all_kinds_are_read() {
         drop(writer);
         is_whole(&read_capture(&path).unwrap());
     }
-    // A simple block has no time.
+    // A Simple Packet Block has no time.
     let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
     let interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
     writer.write_pcapng_block(interface).unwrap();

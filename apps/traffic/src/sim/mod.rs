@@ -163,8 +163,9 @@ type Mail = Vec<Vec<Message>>;
 /// The state of a simulation at one time. You advance it with [`run`](Self::run), and you can
 /// inspect and change it between two calls.
 ///
-/// A clone is a copy of the state in memory. It shares the network and the plans, so a game can
-/// make one per frame. The game can then go back when the input of another player arrives late.
+/// A clone is a copy of the state in memory. It shares the network and the plans, so it is cheap
+/// enough for each frame of a game, for example to go back when the input of another player arrives
+/// late.
 #[derive(Clone, Debug)]
 pub struct Simulation {
     network: Arc<Network>,

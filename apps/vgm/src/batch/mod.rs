@@ -187,9 +187,9 @@ pub struct Unit {
 /// The estimated rendering time of a song in ns, or 0 if its header does not have the length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// The time for all chips together.
+    /// The rendering time of all chips of the song together, in ns.
     pub whole: u64,
-    /// The time for the slowest chip.
+    /// The rendering time of the slowest chip of the song, in ns.
     pub longest_chip: u64,
 }
 

@@ -229,7 +229,7 @@ impl Orchestra for Opl {
         for (channel, hz) in [(6, 55.0), (7, 190.0), (8, 110.0)] {
             self.pitch(&mut out, (0, channel), hz, 0);
         }
-        // This enables deep vibrato and tremolo, and the rhythm section.
+        // This write enables deep vibrato and tremolo, and the rhythm section.
         self.write(&mut out, 0, 0xBD, 0xC0 | RHYTHM_ON);
         out
     }

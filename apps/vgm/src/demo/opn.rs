@@ -381,7 +381,7 @@ impl Orchestra for Opn {
             Writer::new(&[(self.chip, self.clock_hz)])
         };
         if self.chip == ChipId::Ym2608 {
-            // This enables all six channels.
+            // This write enables all six channels.
             self.write(&mut out, 0, 0x29, 0x80);
         }
         // The LFO has 6 Hz. The YM2203 ignores this register, because it has no LFO.

@@ -103,7 +103,7 @@ fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);
     match chip {
         ChipId::Ym2203 | ChipId::Ym2608 if write.port == 0 && matches!(reg, 0x2D..=0x2F) => {
-            // The prescaler sets the clock of both halves.
+            // The prescaler of an OPN chip sets the clock of both halves, the FM and the SSG.
             [true, true]
         }
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 if write.port == 0 && reg < 0x10 => {

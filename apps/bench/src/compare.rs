@@ -75,7 +75,6 @@ struct Change<'a> {
     ratio: Estimate,
     /// The change of the subject's own median, as a logarithm.
     own: f64,
-    /// The name of the baseline.
     baseline: &'a str,
 }
 

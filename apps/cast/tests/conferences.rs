@@ -1,4 +1,4 @@
-//! Rooms: each leg receives the sum of all others, without itself.
+//! Tests of rooms: each participant (leg) receives the sum of all others, without its own sound.
 
 mod ports;
 mod running;

@@ -1,4 +1,4 @@
-//! The MSM6258: decoding of codes, control, pan and clock.
+//! Tests of the MSM6258: how it decodes codes, and its control, pan and clock.
 
 use creel_vgm::chips::okim6258::Okim6258;
 use creel_vgm::format::Song;

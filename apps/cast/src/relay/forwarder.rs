@@ -1,5 +1,5 @@
-//! The task of one port. It sends the packets that arrive to all clients, with one system call if
-//! possible.
+//! The task that serves one port of a relay. It sends the packets that arrive to all clients, with
+//! one system call if possible.
 
 use super::plan::Plan;
 use super::report::{ClientReport, Shared, lock};

@@ -1,4 +1,4 @@
-//! The results of a run, which all programs return.
+//! The results of a run. All kinds of runs return them, for example sending and receiving.
 
 use crate::measure::contexts::Used;
 use crate::measure::stats::{Histograms, Moments, StreamStats};

@@ -1,4 +1,5 @@
-//! The results of received streams: one report per source, and the datagrams of no source.
+//! The results of received streams: one report per source, and counts of the datagrams that belong
+//! to no source.
 
 use crate::measure::bursts::Bursts;
 use crate::measure::spacing::Range;

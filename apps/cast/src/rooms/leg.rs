@@ -1,4 +1,4 @@
-//! A leg of a room: one participant that sends and receives.
+//! A leg of a room, which is one participant of a conference that sends and receives.
 
 use super::report::LegReport;
 use crate::measure::reception::{SequenceTracker, SequenceUpdate};

@@ -1,4 +1,4 @@
-//! The plan of a run of rooms.
+//! The configuration of a run that mixes conferences (rooms).
 
 use crate::media::format::Formats;
 use crate::net::options::Options;

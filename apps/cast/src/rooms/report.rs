@@ -1,4 +1,4 @@
-//! The reports of legs, and the totals that all rooms share.
+//! The reports about the participants of rooms (legs), and the totals that all rooms share.
 
 use crate::media::format::Format;
 use std::net::SocketAddr;

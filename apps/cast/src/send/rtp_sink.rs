@@ -1,4 +1,4 @@
-//! A sink that sends a stream's buffers as RTP packets, with sender reports.
+//! A sink that sends the buffers of a stream as RTP packets, and RTCP sender reports about them.
 
 use crate::media::codec::Encoder;
 use crate::media::dtmf;

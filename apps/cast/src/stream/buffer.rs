@@ -1,4 +1,4 @@
-//! Sample buffers whose memory is reused.
+//! Buffers of audio samples, whose memory each thread reuses.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! Moves cars onto a link and off it.
+//! Moves cars onto a link (a road in one direction) and off it.
 
 use super::EventKind;
 use super::events::Work;

@@ -1,4 +1,5 @@
-//! Storage of a link: holes that arrive at its entry, and the waiters for storage.
+//! The storage of a link, which is the number of cars that fit on it. Holes (spaces of cars that
+//! have left) arrive at its entry, and the cars that wait for the link use them.
 
 use super::records::*;
 use super::slab::{Listed, NONE};

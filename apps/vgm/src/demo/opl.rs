@@ -1,5 +1,5 @@
-//! The OPL family. Its chips have two operators per channel and a rhythm section. Some of them also
-//! have several waveforms, stereo or ADPCM.
+//! Plays the demo songs on the OPL family. Its chips have two operators per channel and a rhythm
+//! section. Some of them also have several waveforms, stereo or ADPCM.
 
 use super::adpcm;
 use super::perform::{Orchestra, hz};

@@ -1,5 +1,5 @@
-//! The OPN family. Its chips have FM with four operators, and some of them also have an SSG, two
-//! kinds of ADPCM, or a DAC.
+//! Plays the demo songs on the OPN family. Its chips have FM with four operators, and some of them
+//! also have an SSG, two kinds of ADPCM, or a DAC.
 
 use super::adpcm;
 use super::patch::{Patch, is_heard, patch_of, softer};

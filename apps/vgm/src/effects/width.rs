@@ -1,4 +1,4 @@
-//! Stereo width: scales the difference of the sides.
+//! Stereo width: scales the difference between the left and the right side.
 
 use super::Effect;
 

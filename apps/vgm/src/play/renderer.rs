@@ -1,4 +1,4 @@
-//! The renderer. It renders blocks and executes commands.
+//! The renderer of the player. It renders blocks of sound and executes commands of the interface.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The remote control, with a player without a terminal.
+//! Tests of the remote control, with a player without a terminal.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! One interface for all runtimes, so that we write each case only once.
+//! One interface for Creel, tokio and the other runtimes that we compare, so that we write each
+//! case only once.
 
 use std::future::Future;
 

@@ -1,4 +1,5 @@
-//! A sample in a process of its own, which is this program, started with [`SAMPLE`] and a request.
+//! Takes a sample in a process of its own. The process is this program, started with [`SAMPLE`] and
+//! a request.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The server in a process of its own, which is this program, started with [`SERVER`] and a
-//! request.
+//! The server that the workload `serve` measures. It is a process of its own: this program, started
+//! with [`SERVER`] and a request.
 //!
 //! It prints its address, and then its usage for each line that it reads. It ends when its input
 //! ends.

@@ -84,7 +84,7 @@ struct Candidate {
     change: Estimate,
     /// Whether the subject itself changed, and not only its baseline.
     own: bool,
-    /// The noise of each of the two runs, and the noise between two processes.
+    /// The noise of the old run, of the new run, and between two processes.
     floors: [f64; 3],
 }
 

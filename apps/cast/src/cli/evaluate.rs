@@ -331,8 +331,8 @@ impl Evaluate {
             let left = self.runs - done.min().unwrap_or(0);
             let (period, more) = match point.subject {
                 Subject::Sink(..) => (self.period, Duration::ZERO),
-                // A UDP run lasts two seconds longer: one for the ramp-up of the receiver, and one
-                // in which it waits for further packets.
+                // We allow two more seconds for a UDP run: one for the ramp-up of the receiver, and
+                // up to one for its wait for further packets at the end.
                 Subject::Udp { .. } => (PACKET_TIME, Duration::from_secs(2)),
             };
             let buffers = u32::try_from(point.buffers).unwrap_or(u32::MAX);

@@ -152,7 +152,7 @@ struct Rows {
 type Measure = (&'static str, &'static str, &'static str, fn(&Row) -> f64);
 
 /// A buffer passes through a mutex in about a thousandth of the time that it takes to pass through
-/// a task. Each way to pass buffers therefore has its own chart.
+/// a task. The latencies therefore have one chart per kind: mutex, task, slot and UDP.
 const CHARTS: [Measure; 6] = [
     ("parked", "share of time parked, %", "", |row| {
         100.0 * row.parked_share

@@ -58,7 +58,7 @@ pub struct Comparison {
 /// A subject that became faster or slower.
 #[derive(Debug)]
 pub struct Difference {
-    /// The workload, the case and the subject.
+    /// The names of the workload, the case and the subject.
     pub what: String,
     /// The name of the baseline.
     pub baseline: String,
@@ -71,11 +71,10 @@ pub struct Difference {
 
 /// The change of a subject between two reports.
 struct Change<'a> {
-    /// The change relative to the baseline.
+    /// The change of the subject relative to the baseline.
     ratio: Estimate,
     /// The change of the subject's own median, as a logarithm.
     own: f64,
-    /// The name of the baseline.
     baseline: &'a str,
 }
 
@@ -85,7 +84,7 @@ struct Candidate {
     change: Estimate,
     /// Whether the subject itself changed, and not only its baseline.
     own: bool,
-    /// The noise of both runs and the noise between them.
+    /// The noise of the old run, of the new run, and between two processes.
     floors: [f64; 3],
 }
 
@@ -524,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn mismatched_conditions_are_named() {
+    fn conditions_that_differ_between_two_reports_are_named() {
         let mut old = report(section());
         old.sections[0].host.caches = "L3 2K".into();
         let mut new = section();

@@ -69,8 +69,8 @@ impl Meter {
     }
 }
 
-/// Returns the user time and the system time in seconds, and the numbers of voluntary and
-/// involuntary context switches, of this process and of its children that have ended.
+/// Returns four costs of this process and of its children that have ended: the user time and the
+/// system time in seconds, and the numbers of voluntary and involuntary context switches.
 #[cfg(target_os = "linux")]
 fn used() -> [f64; 4] {
     use nix::sys::resource::{UsageWho, getrusage};

@@ -51,7 +51,7 @@ impl Drop for Hog {
     }
 }
 
-/// Returns the subject with a hog, which runs during each of its samples.
+/// Returns the subject with a hog, a thread that spins on one PU during each of its samples.
 pub fn with_hog(subject: Subject) -> Subject {
     subject.within(|sample| {
         let _hog = Hog::start()?;

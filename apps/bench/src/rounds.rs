@@ -7,8 +7,8 @@
 //!
 //! After the planned rounds, a subject is *inconclusive* if it may differ from the subject that it
 //! is compared with, but the error is too large to decide. While there is time for extra samples
-//! ([`ExtraTime`]), inconclusive subjects get as many samples again, together with the subjects
-//! that they are compared with, the first subject and its A/A control. The number of extra samples
+//! ([`ExtraTime`]), inconclusive subjects get as many samples again. The subjects that they are
+//! compared with, the first subject and its A/A control get them, too. The number of extra samples
 //! does not depend on their results, because a measurement that stops as soon as it shows a
 //! difference is often wrong.
 //!
@@ -223,7 +223,7 @@ impl Measured {
         ratios(&self.samples[subject], &self.samples[other])
     }
 
-    /// Returns the centre of these ratios with its error.
+    /// Returns the centre of the round-by-round ratios of two subjects, with its error.
     pub fn estimate(&self, subject: usize, other: usize) -> Option<Estimate> {
         Estimate::of(self.ratios(subject, other))
     }

@@ -1,4 +1,5 @@
-//! The settings of a run, in the form that the workloads need.
+//! The settings of a run of the bench, such as the number of workers, in the form that the
+//! workloads need.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -74,7 +74,7 @@ mod tests {
     use creel_console::documented;
 
     #[test]
-    fn groups_is_an_alias_of_contexts() {
+    fn the_flag_groups_is_an_alias_of_the_flag_contexts() {
         for line in COMMANDS {
             for flag in ["--contexts", "--groups"] {
                 let parsed = parse(&format!("{line} {flag} 2"));
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_is_raw_or_rtp() {
+    fn the_flag_framing_accepts_raw_and_rtp() {
         for command in ["send --to 127.0.0.1:5004", "receive"] {
             for framing in ["raw", "rtp"] {
                 let line = format!("{command} --framing {framing}");

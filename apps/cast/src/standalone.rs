@@ -22,15 +22,15 @@ use std::time::{Duration, Instant};
 /// The capacity of the channel to the task of a sink.
 const CHANNEL: usize = 4;
 
-/// The configuration of a run.
+/// The configuration of a run without a network.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The number of streams. They are distributed evenly among the contexts, and their first
-    /// buffers over one period.
+    /// The number of streams. They are distributed evenly among the contexts. Their first buffers
+    /// are distributed evenly over one period.
     pub streams: usize,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles buffers and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,
@@ -176,8 +176,8 @@ impl Launcher<'_> {
     }
 }
 
-/// Does the work, and then sends its measurements, if there are any. We do not use an `async` block
-/// for this, because it would reserve memory for the work twice.
+/// Runs the future of a stream, and then sends its measurements, if there are any. This is not an
+/// `async` block, because such a block would reserve memory for the future twice.
 struct ReportWhenDone<W, F> {
     work: Option<(W, F)>,
     done: mpsc::Sender<StreamStats>,

@@ -103,7 +103,7 @@ fn keys_after_a_jump_are_new_although_they_have_the_timestamps_of_earlier_ones()
     let formats = [FORMATS[0], (101, "telephone-event/8000")];
     for copies in 0..2 {
         if copies > 0 {
-            // A copy of the end of the first key arrives after the jump.
+            // A copy of the packet that ended the first key arrives after the jump.
             let mut copy = packets[104].clone();
             copy.0 = packets[160].0;
             packets.insert(161, copy);

@@ -110,7 +110,8 @@ fn encoded(hertz: f64, samples: usize, decode: fn(u8) -> i16) -> Vec<u8> {
     tone.into_iter().map(nearest).collect()
 }
 
-/// Returns a scenario for `sipp` that does the given things and hangs up.
+/// Returns a scenario for `sipp`: a call in which `sipp` executes the given steps and then hangs
+/// up.
 fn scenario(actions: &str) -> String {
     // A file of a codec and a capture are played from different ports.
     let port = match actions.contains("play_pcap_audio") {
@@ -232,7 +233,7 @@ fn two_telephones_hear_each_other_after_a_hold_and_a_change_of_codec() {
         talk(&a, &b, "the connection");
         exchange.offer("a", Codec::Pcma);
         until("the offer", || exchange.accepted("a") == 1);
-        // Another 500 ms of sound.
+        // We wait for another 500 ms of sound.
         let before = (a.samples(), b.samples());
         until("the sound", || {
             a.samples() > before.0 + 4_000 && b.samples() > before.1 + 4_000
@@ -356,7 +357,8 @@ fn five_telephones_hear_exactly_those_that_have_not_left() {
                 };
                 telephones.iter().enumerate().all(hears_all)
             });
-            // The third one hangs up, the second one dies, and the fourth one changes its codec.
+            // The third telephone hangs up, the second one dies, and the fourth one changes its
+            // codec.
             telephones[2].command("hangup", "");
             until("the hang-up", || {
                 own.hears(&[400.0, 600.0, 1_000.0], &tones)

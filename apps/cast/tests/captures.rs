@@ -33,7 +33,7 @@ const PERIOD: Duration = Duration::from_millis(20);
 /// The number of L16 samples in a packet.
 const FRAMES: u32 = 160;
 
-/// Returns the `n`th packet with its IP and UDP headers, and its time.
+/// Returns the `n`th packet with its IP and UDP headers, and the time at which it was captured.
 fn packet(n: u32) -> (Duration, Vec<u8>) {
     let mut bytes = Vec::new();
     PacketBuilder::ipv4([127, 0, 0, 1], [127, 0, 0, 1], 64)
@@ -100,7 +100,7 @@ fn tcpdump_link_types_are_read() {
 }
 
 #[test]
-fn tunnels_are_unwrapped() {
+fn datagrams_inside_of_tunnels_are_found() {
     let folder = Folder::new("tunnels");
     let path = folder.0.join("a.pcap");
     let ethernet = |kind: u16| [&[1; 12][..], &kind.to_be_bytes()].concat();
@@ -308,7 +308,7 @@ fn packet_blocks_of_all_kinds_are_read() {
         drop(writer);
         is_whole(&read_capture(&path).unwrap());
     }
-    // A simple block has no time.
+    // A Simple Packet Block has no time.
     let mut writer = PcapNgWriter::new(File::create(&path).unwrap()).unwrap();
     let interface = InterfaceDescriptionBlock::new(DataLink::RAW, 65_535);
     writer.write_pcapng_block(interface).unwrap();

@@ -1,4 +1,4 @@
-//! Rooms: each leg receives the sum of all others, without itself.
+//! Tests of rooms: each participant (leg) receives the sum of all others, without its own sound.
 
 mod ports;
 mod running;
@@ -160,7 +160,7 @@ fn a_leg_leaves_by_bye_or_by_silence() {
 }
 
 #[test]
-fn empty_rooms_sleep() {
+fn rooms_without_participants_use_hardly_any_cpu_time() {
     let plan = Plan {
         time_limit: Some(1_000 * MS),
         ..Plan::new(free_ports(100), 100)

@@ -34,7 +34,8 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Sends these packets. The first packet is repeated until the port is open.
+/// Sends these packets to a program. We repeat the first packet until the program has opened its
+/// port.
 fn send(child: &mut Child, to: SocketAddr, packets: impl Iterator<Item = Packet>) -> UdpSocket {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     sender.connect(to).unwrap();

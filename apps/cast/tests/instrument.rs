@@ -143,7 +143,7 @@ fn drops_of_this_machine_are_counted_per_port() {
 }
 
 #[test]
-fn excluded_senders_are_not_heard_and_all_others_are() {
+fn packets_of_excluded_senders_are_ignored_and_all_others_are_received() {
     let filters = [
         (
             Senders::Except(vec![Ipv4Addr::new(127, 0, 0, 9).into()]),

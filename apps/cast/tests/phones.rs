@@ -84,7 +84,7 @@ impl Phone {
         }
     }
 
-    /// Returns whether one of the last packets that it heard is louder than silence.
+    /// Returns whether one of the last packets that the telephone received is louder than silence.
     fn hears_a_voice(&self) -> bool {
         let last = self.heard.len().saturating_sub(5);
         self.heard[last..].iter().any(|(payload_type, payload)| {
@@ -284,7 +284,7 @@ fn a_telephone_that_returns_receives_timestamps_that_go_on() {
         connect(&mut a, &mut b);
         a.hear();
         let ((before, ssrc), begin) = (a.last, Instant::now());
-        // The other one hears silence once the first one has left.
+        // The second telephone hears silence once the first one has left.
         until("the leaving", || {
             b.send(PCMU, &VOICE);
             !b.hears_a_voice()

@@ -1,4 +1,4 @@
-//! The program, called from the command line.
+//! Tests of `creel-cast`, called from the command line.
 
 mod folder;
 mod packets;

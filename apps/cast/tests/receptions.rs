@@ -83,7 +83,7 @@ fn punctual_packets_of_any_length_are_not_late() {
 }
 
 #[test]
-fn jitter_matches_the_delays() {
+fn the_jitter_matches_the_delays_of_the_packets() {
     let folder = Folder::new("jitter");
     let seed = std::env::var("CREEL_SEED").map_or_else(
         |_| u64::from(std::process::id()),

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 /// The number of rounds after which memory should be stable.
 const WARM: u64 = 300;
-/// The number of bytes by which memory may grow after that.
+/// The number of bytes by which memory may grow after these rounds.
 const GROWTH_BYTES: u64 = 4 << 20;
 
 fn standalone(mode: SinkMode) {

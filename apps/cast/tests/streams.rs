@@ -1,4 +1,4 @@
-//! Complete runs, without a network and over loopback.
+//! Tests of complete runs, without a network and over loopback.
 
 mod folder;
 mod ports;

@@ -1,5 +1,5 @@
-//! The commands that need Linux, on other systems. Each has the same API as its module, takes any
-//! arguments, and says what is missing.
+//! Replaces the commands that need Linux on all other systems. Each replacement has the same API as
+//! the command's module, takes any arguments, and says what is missing.
 
 /// Defines a command that only returns an error.
 macro_rules! command {

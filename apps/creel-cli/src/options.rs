@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_binary_units() {
+    fn sizes_are_parsed_with_binary_units() {
         assert_eq!(bytes("4096").unwrap(), 4096);
         assert_eq!(bytes("1.5GiB").unwrap(), 3 << 29);
         assert_eq!(bytes("2G").unwrap(), 2 << 30);

@@ -126,7 +126,7 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
-fn shared_memory_counts_once() {
+fn memory_that_processes_share_counts_once() {
     let script = "$x = 'a' x 64e6; for (1..4) { fork or do { select undef, undef, undef, 0.3; \
                   exit } } wait for 1..4";
     if Command::new("perl").arg("-v").output().is_err() {

@@ -62,7 +62,7 @@ fn sigterm_ends_the_report_with_code_143() {
 }
 
 #[test]
-fn verbose_adds_the_limits() {
+fn the_flag_verbose_adds_the_limits_to_the_report() {
     let (_, quiet, _) = creel(&["--", "true"]);
     let (code, verbose, err) = creel(&["-v", "--", "true"]);
     assert_eq!(code, Some(0), "{err}");

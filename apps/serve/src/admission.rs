@@ -35,8 +35,8 @@
 //! # The second check
 //!
 //! We check each request again when its work is about to start. We reject it if it can no longer
-//! finish by its deadline. We also reject it if it has waited longer than the limit, but only if
-//! more requests wait than there are workers, because otherwise a worker would become idle.
+//! finish by its deadline. We also reject it if it has waited longer than the limit and more
+//! requests wait than there are workers. With fewer waiting requests, a worker would become idle.
 //!
 //! Invariant: a [`Queued`] is counted as waiting until it starts or is dropped.
 //!
@@ -85,7 +85,7 @@ pub enum Shed {
 /// Decides which requests may wait for the cryptography.
 ///
 /// All atomic accesses are relaxed. The numbers are hints that many threads read and write one by
-/// one, and a decision based on a stale number is as good as a decision made a microsecond earlier.
+/// one. A decision based on a stale number is as good as a decision made a microsecond earlier.
 #[derive(Debug)]
 pub struct Admission {
     limits: Limits,

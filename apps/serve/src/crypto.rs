@@ -1,5 +1,5 @@
-//! The work itself: signatures, digests and password hashes. It is pure computation and never
-//! blocks.
+//! The cryptography, which is the work of the service: signatures, digests and password hashes. It
+//! is pure computation and never blocks.
 
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
@@ -32,7 +32,7 @@ pub enum Job {
     Check {
         /// The password.
         password: Bytes,
-        /// Its stored hash.
+        /// The stored hash of the password.
         stored_hash: String,
     },
 }

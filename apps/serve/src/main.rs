@@ -52,7 +52,7 @@ mod tests {
     use creel_console::documented;
 
     #[test]
-    fn patience_is_an_alias_of_request_timeout() {
+    fn the_flag_patience_is_an_alias_of_the_flag_request_timeout() {
         for flag in ["--request-timeout", "--patience"] {
             let words = ["creel-serve", "load", "http://127.0.0.1:8080", flag, "1s"];
             let parsed = Cli::try_parse_from(words);

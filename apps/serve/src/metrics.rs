@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bucket_bounds_are_inclusive() {
+    fn a_duration_equal_to_a_bound_belongs_to_its_bucket() {
         let histogram = Histogram::default();
         for us in [100, 101, 20_000_000] {
             histogram.record(Duration::from_micros(us));

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn request_timeout_is_bounded() {
+    fn the_timeout_of_a_request_is_limited() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let mut headers = HeaderMap::new();
         assert_eq!(request_timeout(&headers, second, minute), Ok(second));

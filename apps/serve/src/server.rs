@@ -203,7 +203,7 @@ impl Server {
             async move { Ok::<_, Infallible>(app.answer(request).await) }
         });
         let mut http1 = http1::Builder::new();
-        // hyper panics if the buffer is smaller.
+        // hyper panics if the maximum size of the buffer is below 8,192 bytes.
         http1
             .max_buf_size(settings.head_max.max(8192))
             .max_headers(64);

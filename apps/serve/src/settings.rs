@@ -51,7 +51,7 @@ pub struct Settings {
     pub connections: usize,
     /// How long we ask clients to use another server before the listener closes.
     pub drain: Duration,
-    /// How long we then wait for the requests in flight.
+    /// How long we wait for the requests in flight after the listener has closed.
     pub grace: Duration,
     /// The file of the access log. The path `-` means stderr.
     pub access_log: Option<PathBuf>,

@@ -86,7 +86,7 @@ fn rerouting(seed: u64) -> Option<Rerouting> {
 }
 
 #[test]
-fn hash_is_independent_of_workers_balance_placement_tiles_and_windows() {
+fn the_hash_does_not_depend_on_workers_balance_placement_tiles_or_windows() {
     let pools = [
         pool(1, Balance::Sticky, Placement::Cores),
         pool(2, Balance::Sticky, Placement::Cores),
@@ -131,7 +131,7 @@ fn hash_is_independent_of_workers_balance_placement_tiles_and_windows() {
 }
 
 #[test]
-fn run_with_other_threads_gives_the_same_hash() {
+fn a_run_on_threads_of_another_runtime_gives_the_same_hash() {
     let pool = pool(2, Balance::Sticky, Placement::Unpinned);
     let network =
         Arc::new(Network::with_tiles(City::grid(9, 9).raw_network().unwrap(), 4).unwrap());
@@ -187,7 +187,7 @@ fn resuming_a_snapshot_gives_the_same_hash() {
 }
 
 #[test]
-fn broken_snapshots_are_rejected() {
+fn damaged_snapshots_are_rejected() {
     let pool = pool(1, Balance::Sticky, Placement::Unpinned);
     let network = Arc::new(City::grid(3, 3).network().unwrap());
     let plans = Arc::new(laps::plans(&pool, &network, 20, 1).unwrap());

@@ -139,7 +139,7 @@ fn a_standing_car_occupies_a_loop_and_a_queue_is_a_jam() {
 }
 
 #[test]
-fn detectors_that_cannot_exist_are_errors_and_other_elements_are_counted() {
+fn invalid_detectors_are_errors_and_unused_elements_are_counted() {
     let network = network(2, vec![road(0, 1, 200)], 1);
     let read = |element: &str| detectors(&format!("<additional>{element}</additional>"), &network);
     for bad in [

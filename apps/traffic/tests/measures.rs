@@ -1,4 +1,4 @@
-//! Checks the measures of a simulation against its events.
+//! Checks the sums that a simulation measures, such as delays, against its events.
 
 mod common;
 

@@ -93,7 +93,7 @@ fn cars_stop_at_red_and_leave_at_green() {
 }
 
 #[test]
-fn signals_follow_their_program() {
+fn traffic_lights_follow_their_program() {
     let program = Program::fixed_time(2, 90_000);
     assert_eq!(program.greens, [(0, 42_000), (45_000, 87_000)]);
     assert_eq!(program.green(0, 0, 41_999), 41_999);
@@ -156,7 +156,7 @@ fn flow_behind_a_bottleneck_equals_its_capacity() {
 }
 
 #[test]
-fn the_fundamental_diagram_is_triangular() {
+fn flow_and_density_of_a_ring_follow_the_triangular_fundamental_diagram() {
     // We use a ring of ten links of 200 m, each of which stores 40 cars. Up to 80 cars drive in
     // free flow. With more cars, the backward wave limits the flow.
     for (cars, tile) in [
@@ -241,7 +241,7 @@ fn a_symmetric_city_stays_symmetric() {
 }
 
 #[test]
-fn a_stop_serves_one_car_at_a_time_in_arrival_order() {
+fn a_stop_junction_lets_one_car_at_a_time_cross_in_the_order_of_arrival() {
     let mut links: Vec<_> = (0..3).map(|i| road(1 + i, 0, 100 + i)).collect();
     links.push(road(0, 4, 500));
     let mut plan = plan(5, links);

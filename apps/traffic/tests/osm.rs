@@ -209,7 +209,7 @@ fn lights_and_signs_ahead_of_a_junction_belong_to_it() {
 }
 
 #[test]
-fn access_lanes_and_restrictions_are_read_or_counted() {
+fn tags_for_access_lanes_and_turn_restrictions_are_read_or_counted() {
     let mut extract = Extract::default();
     for id in 1..10 {
         extract.node(id, id as f64 * 100.0, 0.0, &[]);

@@ -161,7 +161,7 @@ fn roundabout(ring_m: u32, arm_m: u32) -> RawNetwork {
 }
 
 #[test]
-fn a_roundabout_never_locks() {
+fn cars_in_a_roundabout_never_block_each_other_for_ever() {
     for (ring_m, per_arm) in [
         (22, 300.0),
         (22, 500.0),
@@ -204,7 +204,7 @@ fn a_roundabout_never_locks() {
 }
 
 #[test]
-fn a_full_ring_keeps_a_free_place_for_the_cars_on_it() {
+fn a_full_roundabout_keeps_a_free_place_for_the_cars_on_it() {
     // All cars drive around once, so no car leaves before the ring has been full for long.
     let network = Arc::new(Network::new(roundabout(22, 300)).unwrap());
     let lap = |i: u32| {
@@ -264,7 +264,7 @@ fn roads_share_a_full_road_by_their_capacities() {
 }
 
 #[test]
-fn equal_roads_that_yield_to_each_other_do_not_lock() {
+fn cars_of_equal_roads_do_not_block_each_other_for_ever() {
     // The junction has priority to the right, so each of its four roads yields to the next one.
     let mut links: Vec<Link> = (1..5).map(|i| road(i, 0, 200)).collect();
     links.extend((1..5).map(|i| road(0, i, 200)));

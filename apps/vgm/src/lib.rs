@@ -4,8 +4,8 @@
 //! many dependencies. `cli` (on by default) has the player, the videos and the program
 //! `creel-vgm`. `formats`, which is a part of it, has archives, FLAC, bzip2 and zstd.
 // Three modules allow unsafe code. `simd` and `chips::fm::avx512` call functions that are compiled
-// for processors with more features, and `play::realtime` requests a real-time scheduling class,
-// for which none of our crates has a safe function.
+// for processors with more features. `play::realtime` requests a real-time scheduling class, for
+// which none of our crates has a safe function.
 #![deny(unsafe_code)]
 
 pub mod batch;

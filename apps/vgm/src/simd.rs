@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn avx2_products_match_scalar() {
+    fn products_with_avx2_equal_those_without() {
         let noise = |n: usize| ((n as u32).wrapping_mul(0x9E37_79B9) >> 16) as u16 as i16;
         let rows: Vec<[i16; 32]> = (0..11)
             .map(|row| std::array::from_fn(|n| noise(32 * row + n) >> 2))

@@ -13,11 +13,11 @@ use creel_vgm::render::{Buffers, Player, Settings};
 /// A tone of one chip at its loudest.
 struct Tone {
     name: &'static str,
-    /// The offset of its clock in the header, and the clock.
+    /// The offset of the chip's clock in the header, and the clock in Hz.
     clock: (usize, u32),
-    /// The command for a write to its first port.
+    /// The VGM command that writes to the first port of the chip.
     command: u8,
-    /// The port, register and value of each write.
+    /// The port, register and value of each write that starts the tone.
     writes: &'static [(u8, u8, u8)],
     /// The writes that end the tone.
     off: &'static [(u8, u8, u8)],

@@ -6,11 +6,11 @@ use creel_vgm::render::{Buffers, Player, Settings};
 /// A chip, and a note that fades away.
 struct Voice {
     name: &'static str,
-    /// The offset of its clock in the header, and the clock.
+    /// The offset of the chip's clock in the header, and the clock in Hz.
     clock: (usize, u32),
-    /// The command for a write to its first port.
+    /// The VGM command that writes to the first port of the chip.
     command: u8,
-    /// The port, register and value of each write.
+    /// The port, register and value of each write that sets up the sound.
     setup: &'static [(u8, u8, u8)],
     off: (u8, u8),
     on: (u8, u8),
@@ -111,7 +111,7 @@ const NOTE: u16 = 22_050;
 
 impl Voice {
     /// Creates a song of eight notes with `apart` ticks between releasing and pressing the key. If
-    /// `patched`, the sound is written again in between.
+    /// `patched` is set, the song writes the sound again between the two.
     fn song(&self, apart: u16, patched: bool) -> Song {
         let mut song = vec![0; 0x100];
         song[..4].copy_from_slice(b"Vgm ");

@@ -17,13 +17,13 @@ use tone::{pitch, play};
 const NOTES: &[(&str, f64, usize)] = &[
     ("gb_dmg_a4", 131_072.0 / 298.0, 22_000),
     ("huc6280_a4", 3_579_545.0 / 32.0 / 254.0, 22_000),
-    // The header has the clock of the bus, so everything is an octave higher.
+    // The header of this song has the clock of the bus, so everything is an octave higher.
     ("k051649_a4", 3_579_545.0 / 16.0 / 255.0, 22_000),
-    // The envelope ends within four video frames.
+    // The envelope of this note ends within four video frames.
     ("nes_apu_a4", 1_789_773.0 / 16.0 / 254.0, 3_000),
     ("pokey_a4", 1_789_790.0 / 28.0 / 73.0 / 2.0, 22_000),
     ("saa1099_a4", 8_000_000.0 / 128.0 / 284.0, 22_000),
-    // The FM of the chip is a YMF262 with 684 clocks per frame.
+    // The FM of the YMF278B is that of a YMF262 with 684 clocks per frame.
     (
         "ymf278b_fm_a4",
         123.0 * 33_868_800.0 / 684.0 / 32_768.0,

@@ -1,10 +1,10 @@
-//! The MSM6258: decoding of codes, control, pan and clock.
+//! Tests of the MSM6258: how it decodes codes, and its control, pan and clock.
 
 use creel_vgm::chips::okim6258::Okim6258;
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
 
-/// Returns a playing chip of an X68000 at its highest rate.
+/// Returns the MSM6258 of an X68000, which plays at its highest rate.
 fn playing(flags: u8) -> Okim6258 {
     let mut chip = Okim6258::new(8_000_000, flags);
     chip.write(0, 0, 2);
@@ -74,7 +74,7 @@ fn tone(codes: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Joins several tones as drivers do.
+/// Joins several tones without resetting the chip between them, as drivers do.
 #[test]
 fn okim6258_dc_offset_does_not_accumulate() {
     let sound = tone(400);

@@ -30,7 +30,7 @@ struct State {
     /// The number of frames that the device still accepts.
     room: usize,
     gone: bool,
-    /// The number of times that frames were offered to it.
+    /// The number of times that frames were offered to the device.
     offers: u64,
 }
 

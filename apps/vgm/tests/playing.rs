@@ -67,7 +67,7 @@ fn live() -> Settings {
 }
 
 #[test]
-fn cloned_player_continues_identically() {
+fn a_copy_of_a_player_continues_with_the_same_samples() {
     for (name, song) in songs() {
         let mut first = SplitPlayer::new(&song, &once()).unwrap();
         let mut out = vec![[0.0; 2]; 1000];
@@ -86,7 +86,7 @@ fn cloned_player_continues_identically() {
 }
 
 #[test]
-fn muted_voice_keeps_running() {
+fn a_muted_voice_goes_on_without_being_heard() {
     for (name, song) in songs() {
         let mut muted = SplitPlayer::new(&song, &live()).unwrap();
         let mut whole = SplitPlayer::new(&song, &once()).unwrap();

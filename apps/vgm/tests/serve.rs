@@ -1,4 +1,4 @@
-//! The server: the index, the sound, and the page in a browser if one is installed.
+//! Tests of `creel-vgm serve`: the index, the sound, and the page in a browser if one is installed.
 #![cfg(unix)]
 
 use std::fs;

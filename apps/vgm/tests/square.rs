@@ -75,8 +75,8 @@ fn ssg_steps_sum_to_its_levels() {
     }
 }
 
-/// Runs two copies of a chip with the same random writes and blocks, one tick by tick and the other
-/// by its steps, and compares the stereo frames.
+/// Runs two copies of a chip with the same random writes and blocks, and compares their stereo
+/// frames. One copy renders tick by tick, and the other by its steps.
 fn compare_stereo<C>(
     seed: u64,
     mut chips: [C; 2],

@@ -392,7 +392,7 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 
 #[test]
 fn pokey_stops_the_counters_of_its_bases() {
-    // Channel 0 counts the base, or clocks.
+    // Channel 0 counts either the base clock or the clocks of the chip.
     for (control, counts_clocks) in [(0x00, false), (0x40, true)] {
         let mut chip = Pokey::new(1_789_790);
         write_all(&mut chip, &[(8, control), (0, 72), (1, 0xAF)]);
@@ -445,14 +445,15 @@ fn saa1099_envelope_without_tone_and_noise_is_heard_itself() {
             .map(|step| all[step * 256 + 100][0])
             .collect::<Vec<_>>()
     };
-    // A falling shape that repeats.
+    // The envelope falls and repeats.
     let saw: Vec<_> = (0..34)
         .map(|step: i32| (14 - step).rem_euclid(16) * 14 * 20)
         .collect();
     assert_eq!(heard(&[(0x18, 0x86)]), saw);
-    // A converter: the level follows the amplitude, without its lowest bit.
+    // The envelope stays at its maximum, so the level follows the amplitude without its lowest bit,
+    // like a converter.
     assert_eq!(heard(&[(0x18, 0x82), (2, 0x07)]), [15 * 6 * 20; 34]);
-    // The envelope is off, or the channel is another one.
+    // The channel is silent if the envelope is off, or if only other channels have a volume.
     assert_eq!(heard(&[(0x18, 0x06)]), [0; 34]);
     assert_eq!(
         heard(&[(0x18, 0x86), (2, 0), (1, 0xFF), (3, 0xFF)]),

@@ -1,4 +1,4 @@
-//! `creel-vgm video`, run as a program.
+//! Tests of `creel-vgm video`, run as a program.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -52,7 +52,7 @@ pub struct Section {
     pub disturbance: Option<Disturbance>,
     /// The A/A control of each case: the difference of a subject from itself.
     pub noise: Vec<Noise>,
-    /// All results.
+    /// The results of all cases of the workload, as rows.
     pub rows: Vec<Row>,
 }
 

@@ -1,4 +1,5 @@
-//! Everything that was measured, as rows of one shape. This suits programs that read a report.
+//! All measurements of a report as rows with the same fields. This suits programs that read a
+//! report.
 
 use serde::{Deserialize, Deserializer, Serialize};
 

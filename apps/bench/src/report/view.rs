@@ -28,9 +28,9 @@ pub struct CaseView<'a> {
 pub struct SubjectView<'a> {
     /// The name of the subject.
     pub name: &'a str,
-    /// The time or the speed.
+    /// The main metric of the subject, which is its time or its speed.
     pub first: &'a Row,
-    /// The other metrics.
+    /// All metrics except for the time or the speed.
     pub others: Vec<&'a Row>,
     /// The geometric means of all metrics, in the order of the metrics.
     pub means: Vec<&'a Row>,

@@ -152,7 +152,8 @@ struct Rows {
 /// that returns the value of a row. The chart shows the rows whose sink has the text in its name.
 type Measure = (&'static str, &'static str, &'static str, fn(&Row) -> f64);
 
-/// The latencies of mutexes are a thousandth of those of tasks, so they have charts of their own.
+/// A buffer passes through a mutex in about a thousandth of the time that it takes to pass through
+/// a task. The latencies therefore have one chart per kind: mutex, task, slot and UDP.
 const CHARTS: [Measure; 6] = [
     ("parked", "share of time parked, %", "", |row| {
         100.0 * row.parked_share
@@ -331,7 +332,8 @@ impl Evaluate {
             let left = self.runs - done.min().unwrap_or(0);
             let (period, more) = match point.subject {
                 Subject::Sink(..) => (self.period, Duration::ZERO),
-                // The receiver has a second of ramp-up, and waits for its end.
+                // We allow two more seconds for a UDP run: one for the ramp-up of the receiver, and
+                // up to one for its wait for further packets at the end.
                 Subject::Udp { .. } => (PACKET_TIME, Duration::from_secs(2)),
             };
             let buffers = u32::try_from(point.buffers).unwrap_or(u32::MAX);
@@ -419,9 +421,9 @@ fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
     written.with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Returns the values of a run in the order of [`COLUMNS`](super::finished_runs::COLUMNS). Over UDP
-/// (`of_contexts`) the CPU time is that of the contexts of this side, because both sides share a
-/// process.
+/// Returns the measured values of a run in the order of [`COLUMNS`](super::finished_runs::COLUMNS).
+/// Over UDP (`of_contexts`) the CPU time is that of the contexts of this side, because both sides
+/// share a process.
 fn values(measured: &Measured, of_contexts: bool) -> Values {
     let body = Body::new(measured, true);
     let cpu = match of_contexts {

@@ -26,7 +26,8 @@ pub enum End {
     Interrupted,
 }
 
-/// The identity of a stream across drawings.
+/// The SSRC, the port and the address of a stream, by which the view recognizes the stream in the
+/// next drawing.
 type Identity = (u32, u16, SocketAddr);
 
 /// The live view of a run.

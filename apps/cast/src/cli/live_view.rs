@@ -21,7 +21,8 @@ pub struct Row {
 }
 
 impl Row {
-    /// Returns the row of a stream that had `before` packets `since` this time.
+    /// Returns the row of a stream, which had `before` packets a time of `since` ago. Without
+    /// `before`, its rate is zero.
     pub fn new(live: LiveReport, before: Option<u64>, since: Duration) -> Self {
         let packets = live.report.packets;
         let new = packets.saturating_sub(before.unwrap_or(packets));

@@ -113,7 +113,7 @@ impl From<Percentiles> for Points {
     }
 }
 
-/// The same figures as a flat row for CSV.
+/// The figures of a run as one flat row for CSV.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Row {

@@ -25,9 +25,9 @@ pub fn with_histograms<R>(f: impl FnOnce(&mut Histograms) -> R) -> R {
 /// ramp-up. For example, with 25 buffers of ramp-up and 50 measured ones, they are 25 to 74.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// The first number.
+    /// The sequence number of the first measured buffer.
     pub begin: u64,
-    /// The number after the last one.
+    /// The sequence number after that of the last measured buffer.
     pub end: u64,
 }
 

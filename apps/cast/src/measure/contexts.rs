@@ -1,4 +1,5 @@
-//! The contexts of a run, and the CPU time and sleep of these contexts and of the process.
+//! The contexts of a run, which are threads that many streams share. Measures the CPU time and the
+//! sleep of the contexts and of the process.
 
 use crate::measure::context::with_histograms;
 use crate::measure::stats::Histograms;

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratings_match_the_tables() {
+    fn ratings_and_opinion_scores_match_the_tables_of_g107() {
         // G.711 without losses has R = 93.2 and a MOS of 4.41.
         let (rating, score) = rating(0, 0.0, 0.0, Duration::ZERO).unwrap();
         assert!((rating - 93.2).abs() < 1e-9 && (score - 4.41).abs() < 0.005);

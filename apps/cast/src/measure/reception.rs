@@ -52,13 +52,13 @@ pub(crate) struct SequenceTracker {
     /// A window of the numbers that have arrived. Bit 0 is the newest number, bit 127 the number
     /// 127 before it.
     seen: u128,
-    /// The newest number, extended by cycles.
+    /// The newest sequence number, extended by its cycles of 2¹⁶.
     newest: i64,
     /// The number of all packets that belong to the source.
     received: u64,
-    /// The number that would follow the last stray.
+    /// The sequence number after that of the last stray, which is a packet far from all others.
     bad_seq: Option<u16>,
-    /// The first number since the last restart, extended by cycles.
+    /// The first sequence number since the last restart, extended by its cycles of 2¹⁶.
     base: i64,
     /// The counts without [`Counts::received`], which is a field of its own.
     counts: Counts,
@@ -216,13 +216,13 @@ impl SequenceTracker {
         self.expected() as i64 - self.moved - self.received as i64
     }
 
-    /// Returns the newest number.
+    /// Returns the newest sequence number.
     #[inline]
     pub(crate) fn newest(&self) -> u16 {
         self.newest as u16
     }
 
-    /// Returns the highest number with its cycles, modulo 2³².
+    /// Returns the highest sequence number with its cycles of 2¹⁶, modulo 2³².
     pub(crate) fn extended(&self) -> u32 {
         self.newest as u32
     }

@@ -50,7 +50,8 @@ impl Values {
     #[inline]
     fn add(&mut self, value: f64, number: u32) {
         if self.last + 1 != number && self.last > 0 {
-            // Packets without a value count with the mean of the values before them.
+            // A packet without a value counts as if its value were the mean of the values before
+            // it.
             self.sum *= f64::from(number - 1) / f64::from(self.last);
         }
         self.sum += value;

@@ -10,9 +10,9 @@ pub use creel_stats::{Histogram, Moments, Percentiles};
 pub struct Stations {
     /// The time at which the buffer should have been produced.
     pub due: u64,
-    /// The time at which it was produced and pushed.
+    /// The time at which the buffer was produced and pushed.
     pub made: u64,
-    /// The time at which it arrived at the sink.
+    /// The time at which the buffer arrived at the sink.
     pub arrived: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Histograms {
     pub interval: Histogram,
     /// The time from the production of a buffer to its arrival at the sink.
     pub latency: Histogram,
-    /// The moments of the same times, because a histogram has no exact mean.
+    /// The mean and variance of the times in `latency`, because a histogram has no exact mean.
     pub latency_moments: Moments,
     /// The time from when a buffer should have been produced to when it was produced.
     pub lateness: Histogram,

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_pcm_round_trips() {
+    fn linear_pcm_is_decoded_to_the_samples_that_were_encoded() {
         let samples = [0, 1, -1, i16::MIN, i16::MAX, 0x1234];
         assert_eq!(round_trip("L16/48000/2", &samples), (12, samples.to_vec()));
         assert_eq!(round_trip("L24/48000/2", &samples), (18, samples.to_vec()));

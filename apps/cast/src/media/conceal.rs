@@ -28,7 +28,7 @@ impl Conceal {
             at: 0,
             filled: 0,
             fade: 60 * ms,
-            // Pitch lags from 66 to 400 Hz.
+            // We search for pitches from 66 to 400 Hz, which is the range of voices.
             lags: (rate as usize / 400, 15 * ms),
         }
     }

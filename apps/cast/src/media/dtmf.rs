@@ -7,7 +7,7 @@
 const KEYS: &[u8; 17] = b"0123456789*#ABCD!";
 /// The maximum number of keys that we keep per stream.
 const DIGITS_MAX: usize = 256;
-/// The number of events that a late packet may belong to.
+/// The number of the newest events among which we look for the event of a late packet.
 const RECENT: usize = 16;
 /// A packet that is older than an event by fewer ticks than this is late. If it is even older, the
 /// timestamps have begun again.

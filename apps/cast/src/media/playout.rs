@@ -194,7 +194,8 @@ impl Playout {
         }
         self.packets.insert(index, BufferedPacket { at, samples });
         if self.packets.len() > PACKETS_MAX {
-            // The newest packets are worth more than the oldest, which we would discard anyway.
+            // If too many packets wait, we drop the oldest one. To catch up, we would discard it
+            // anyway.
             self.drop_front();
             let first = self.packets.front().map_or(next, |packet| packet.at);
             self.next = Some(next.max(first));

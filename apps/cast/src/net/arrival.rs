@@ -26,7 +26,8 @@ const UNINTERRUPTED: u64 = 5_000;
 struct Distance {
     /// The system's clock minus the monotonic clock, in nanoseconds.
     nanos: i64,
-    /// The monotonic time until which we use it. It is zero before the first measurement.
+    /// The monotonic time until which we use this distance. It is zero before the first
+    /// measurement.
     until: u64,
 }
 

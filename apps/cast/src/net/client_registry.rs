@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_commands_are_rejected() {
+    fn invalid_commands_for_the_client_list_are_rejected() {
         for line in ["", "add", "add nowhere", "list all", "quit"] {
             assert!(line.parse::<Command>().is_err(), "{line}");
         }

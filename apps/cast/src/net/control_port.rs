@@ -59,8 +59,8 @@ pub fn serve(
         let connections = Arc::new(());
         for connection in listener.incoming() {
             let Ok(connection) = connection else {
-                // We may have run out of descriptors. We wait, because other connections will
-                // return theirs.
+                // The process may have run out of file descriptors. We try again after a while,
+                // because connections that end free their descriptors.
                 std::thread::sleep(Duration::from_millis(10));
                 continue;
             };
@@ -74,7 +74,8 @@ pub fn serve(
                 let _ = handle_connection(connection, &registry, &*metrics);
                 drop(guard);
             };
-            // If there is no thread, the connection is closed.
+            // If the system cannot start a thread, this drops the handler, which closes the
+            // connection.
             let _ = thread().spawn(handler);
         }
     };

@@ -185,7 +185,8 @@ fn header_error(error: PcapError) -> PcapError {
     }
 }
 
-/// Receives a time, a link type, the captured bytes, and whether the packet had more bytes.
+/// A function that handles a packet. It receives the time in nanoseconds, the link type, the
+/// captured bytes, and whether the packet had more bytes.
 type PacketHandler<'a> = dyn FnMut(u64, DataLink, &[u8], bool) + 'a;
 
 fn read_pcap(file: CaptureFile, handle: &mut PacketHandler<'_>) -> Result<(), PcapError> {
@@ -239,7 +240,8 @@ impl Interface {
 
     /// Returns a time of the interface in nanoseconds since 1970.
     fn time(self, units: u128) -> u64 {
-        // The offset is signed. A wrapping sum has the same bits for signed and unsigned numbers.
+        // The offset of the interface may be negative. We can store it as an unsigned number,
+        // because a wrapping sum has the same bits for both.
         let offset = self.offset.wrapping_mul(1_000_000_000);
         nanos(units, self.resolution).wrapping_add(offset)
     }
@@ -280,7 +282,8 @@ fn read_pcapng(
                 last = interface.time(packet.timestamp.as_nanos());
                 handle(last, interface.link, &packet.data, truncated);
             }
-            // Old programs write this block, whose time consists of two halves.
+            // Old programs write packets as a Packet Block, which states the time as two halves of
+            // 32 bits.
             Block::Packet(packet) => {
                 let interface = interfaces.get(usize::from(packet.interface_id)).copied();
                 let interface = interface.unwrap_or_default();
@@ -409,7 +412,7 @@ fn pass_on(
     PacketKind::Datagram
 }
 
-/// A datagram on its way to the file.
+/// A datagram that the thread will write to the file.
 #[derive(Debug)]
 struct QueuedDatagram {
     at: Duration,

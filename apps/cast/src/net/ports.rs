@@ -18,7 +18,7 @@ const PACKET_IN_BUFFER_BYTES: usize = 2_304;
 const PACKET_TIME_MIN: Duration = Duration::from_micros(125);
 /// The maximum size that we request without knowing the packet time.
 const UNKNOWN_BYTES_MAX: usize = 4 << 20;
-/// The number of descriptors that we leave to the pollers of the contexts, and to files.
+/// The number of file descriptors that we leave to the pollers of the contexts, and to files.
 const RESERVE: usize = 16;
 
 /// The receiving ports while they are being opened.
@@ -89,7 +89,7 @@ impl Ports {
         }
     }
 
-    /// Releases the reserve, and reports the ports that failed to open in one warning.
+    /// Closes the sockets of the reserve, and reports the ports that failed to open in one warning.
     ///
     /// # Errors
     ///
@@ -140,12 +140,13 @@ pub(crate) fn port_of_stream(
     Ok(SocketAddr::new(base.ip(), port))
 }
 
-/// The size of a socket's buffer.
+/// The size of the receive buffer that we request for a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BufferSize {
     /// The number of bytes that we request.
     pub(crate) bytes: usize,
-    /// Whether the streams require them. Otherwise they are a guess, and a smaller buffer may do.
+    /// Whether the streams require this number of bytes. Otherwise the number is a guess, and a
+    /// smaller buffer may do.
     pub(crate) is_required: bool,
 }
 

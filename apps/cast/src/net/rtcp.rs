@@ -32,7 +32,7 @@ pub(crate) enum Item {
 pub(crate) struct SenderInfo {
     /// The time of the report in NTP format.
     pub(crate) ntp: u64,
-    /// The same time in ticks of the stream's clock.
+    /// The time of the report in ticks of the stream's clock.
     pub(crate) timestamp: u32,
     pub(crate) packets: u32,
     pub(crate) octets: u32,
@@ -53,7 +53,7 @@ pub(crate) struct ReportBlock {
     pub(crate) jitter: u32,
     /// The middle 32 bits of the last sender report's time.
     pub(crate) last_sr: u32,
-    /// The time since that report arrived, in 65,536ths of a second.
+    /// The time since the last sender report arrived, in 65,536ths of a second.
     pub(crate) delay_since_last_sr: u32,
 }
 

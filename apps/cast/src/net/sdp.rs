@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptions_round_trip() {
+    fn session_descriptions_survive_a_round_trip_through_text() {
         let stereo = "L16/48000/2".parse().unwrap();
         let mut first = RtpSession::new("127.0.0.1:5004".parse().unwrap(), 97, stereo);
         first.packet_time = Duration::from_millis(5);

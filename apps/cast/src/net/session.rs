@@ -37,12 +37,12 @@ impl std::str::FromStr for Rtcp {
 /// The senders whose packets we accept.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Senders {
-    /// All senders.
+    /// We accept packets of all senders.
     #[default]
     Any,
-    /// Only these senders.
+    /// We accept packets of these senders only.
     Only(Vec<IpAddr>),
-    /// All senders except these.
+    /// We accept packets of all senders except these.
     Except(Vec<IpAddr>),
 }
 

@@ -16,7 +16,7 @@ const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
 const VLAN: u16 = 0x8100;
 const SERVICE_VLAN: u16 = 0x88a8;
-/// Switches used this type for the outer of two tags before there was a standard.
+/// Switches used this EtherType for the outer of two VLAN tags before there was a standard.
 const OLD_VLAN: u16 = 0x9100;
 const PPPOE: u16 = 0x8864;
 const MPLS: u16 = 0x8847;
@@ -25,7 +25,7 @@ const BRIDGED_ETHERNET: u16 = 0x6558;
 const GRE: u8 = 47;
 /// The UDP ports of tunnels.
 const VXLAN: u16 = 4_789;
-/// Linux used this port before VXLAN had one of its own.
+/// Linux used this UDP port for VXLAN before VXLAN had a port of its own.
 const VXLAN_LINUX: u16 = 8_472;
 const VXLAN_GPE: u16 = 4_790;
 const GENEVE: u16 = 6_081;
@@ -77,7 +77,7 @@ pub(super) fn inner_of_payload<'a>(id: &PacketId, payload: &'a [u8]) -> Inner<'a
 }
 
 enum Step<'a> {
-    /// The packet has another one inside.
+    /// The packet contains another packet.
     Into(Link, &'a [u8]),
     Found(Inner<'a>),
 }
@@ -95,7 +95,8 @@ fn step(link: Link, bytes: &[u8]) -> Step<'_> {
         }
         Link::Ip | Link::Type(IPV4 | IPV6) => network(bytes).unwrap_or(other),
         Link::Ppp => {
-            // The address and control bytes may be there or left out.
+            // A PPP frame may begin with the address byte FF and the control byte 03, or leave both
+            // out.
             let bytes = bytes.strip_prefix(&[0xff, 0x03]).unwrap_or(bytes);
             match bytes {
                 [0x00, 0x21 | 0x57, rest @ ..] => Step::Into(Link::Ip, rest),
@@ -179,7 +180,8 @@ fn mpls(mut bytes: &[u8]) -> Option<Step<'_>> {
     })
 }
 
-/// Returns the datagram, the fragment, or the packet in the tunnel, of an IP packet.
+/// Returns the UDP datagram or the fragment in an IP packet, or the inner packet if the payload is
+/// a tunnel.
 fn network(bytes: &[u8]) -> Option<Step<'_>> {
     let (packet, _) = LaxIpSlice::from_slice(bytes).ok()?;
     let ips = (packet.source_addr(), packet.destination_addr());
@@ -233,7 +235,8 @@ fn fragment<'a>(
     })
 }
 
-/// Returns the datagram, or the packet in the tunnel, of the payload of an IP packet.
+/// Returns the UDP datagram in the payload of an IP packet, or the inner packet if the payload is a
+/// tunnel.
 fn transport(ips: (IpAddr, IpAddr), protocol: IpNumber, payload: &[u8]) -> Option<Step<'_>> {
     Some(match protocol {
         IpNumber::UDP => tunnel_over_udp(payload).unwrap_or(Step::Found(Inner::Udp {
@@ -259,7 +262,8 @@ fn tunnel_over_udp(datagram: &[u8]) -> Option<Step<'_>> {
                 _ => None,
             }
         }
-        // The other flags and the bytes after them belong to extensions, such as group policies.
+        // The other flags of a VXLAN header, and the bytes after them, belong to extensions such as
+        // group policies.
         (VXLAN | VXLAN_LINUX | VXLAN_GPE, [flags, _, _, _, _, _, _, 0, rest @ ..])
             if flags & 0x08 != 0 && ethernet(rest).is_some_and(|(kind, _)| is_known(kind)) =>
         {

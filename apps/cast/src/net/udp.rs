@@ -83,7 +83,7 @@ pub(crate) struct LatestReport {
     pub(crate) block: ReportBlock,
     pub(crate) reports: u64,
     pub(crate) round_trip: Option<Duration>,
-    /// The quality, if it sends extended reports.
+    /// The quality of the stream at the receiver, if the receiver sends extended reports.
     pub(crate) voip: Option<VoipMetrics>,
 }
 
@@ -160,7 +160,8 @@ struct FamilySockets {
     queue: Arc<SendQueue>,
     /// The socket of the queue.
     socket: Arc<UdpSocket>,
-    /// The socket that sends and receives reports. It is the same socket, or one on the next port.
+    /// The socket that sends and receives reports. It is either the socket that sends the packets,
+    /// or a socket on the next port.
     rtcp: Arc<UdpSocket>,
 }
 
@@ -340,7 +341,8 @@ impl Outbox {
     }
 }
 
-/// Opens a socket to send from, and one for reports: the same socket, or one on the next port.
+/// Opens the socket that sends packets, and the one for reports: either the same socket, or one on
+/// the next port.
 fn open_sockets(
     options: &Options,
     is_ipv4: bool,

@@ -46,9 +46,9 @@ pub(crate) enum Block {
 pub(crate) struct Delay {
     /// The SSRC of the receiver.
     pub(crate) receiver: u32,
-    /// The middle 32 bits of its reference time.
+    /// The middle 32 bits of the reference time in the last report of the receiver.
     pub(crate) last_report: u32,
-    /// The time since its arrival in 65,536ths of a second.
+    /// The time since the last report of the receiver arrived, in 65,536ths of a second.
     pub(crate) since: u32,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct VoipMetrics {
     /// The fraction of the packets in bursts that were lost or late, in 256ths. Our own reports
     /// only count lost packets here, because our bursts do not include late ones.
     pub(crate) burst_density: u8,
-    /// The same fraction for the packets outside of bursts.
+    /// The fraction of the packets outside of bursts that were lost or late, in 256ths.
     pub(crate) gap_density: u8,
     /// The mean duration of a burst in milliseconds.
     pub(crate) burst_ms: u16,

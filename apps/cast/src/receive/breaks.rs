@@ -1,4 +1,5 @@
-//! Notes about discontinuities: restarts, jumps of the timestamps, other clocks and codecs.
+//! Writes notes about discontinuities of received streams: restarts, jumps of the timestamps, and
+//! changes to another clock or codec.
 
 use crate::results::SourceReport;
 

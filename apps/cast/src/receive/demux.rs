@@ -27,7 +27,7 @@ const SOURCES_MAX: usize = 32_768;
 /// The limits during probation: the bytes of all packets that we hold, and the packets per source.
 const PROBATION_BYTES_MAX: usize = 32 << 20;
 const PROBATION_PACKETS_MAX: usize = 4;
-/// The address of a packet whose address we did not query.
+/// The value that stands for the address of a packet if we did not query the address.
 const UNKNOWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// Maps keys that a sender chooses to indices. Its hash function is fast, and starts with a random
@@ -96,8 +96,8 @@ pub(super) struct Demux {
     /// Whether there is one source only, none is on probation, and we accept packets of all
     /// senders.
     is_alone: bool,
-    /// Whether the address of the current packet is that of the only source because we did not
-    /// query it.
+    /// Whether we did not query the address of the current packet, and assume that it is the
+    /// address of the only source.
     is_guessed: bool,
     /// Whether we send reports, and when the next one is due.
     sends_reports: bool,
@@ -105,7 +105,8 @@ pub(super) struct Demux {
     session: RtpSession,
     number: usize,
     by_ssrc: IndexMap<u32>,
-    /// Further sources with the SSRC of another one, by their addresses.
+    /// The indices of sources whose SSRC an earlier source of this socket has as well, by SSRC and
+    /// address.
     collisions: HashMap<(u32, SocketAddr), usize>,
     probation: HashMap<(u32, SocketAddr), Vec<ProbationPacket>>,
     /// The number of payload bytes in `probation`.
@@ -347,8 +348,8 @@ impl Demux {
                     let last = self.sources.len() - 1;
                     self.sources[last].mark_collision();
                     self.collisions.insert(key, last);
-                    // `add_source` has made the SSRC lead to the new source. It must lead to the
-                    // first one again, because `collisions` leads to the new one.
+                    // `add_source` has put the new source into `by_ssrc`. We put the first source
+                    // back, because packets find the new source by `collisions`.
                     self.by_ssrc.insert(key.0, at);
                 }
                 None => self.add_source(&early),

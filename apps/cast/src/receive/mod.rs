@@ -42,7 +42,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// still warming up.
 const RAMP_UP: Duration = Duration::from_secs(1);
 
-/// The configuration of a run.
+/// The configuration of a run that receives streams.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The sessions to receive. Each has a port of its own.
@@ -57,7 +57,7 @@ pub struct Plan {
     pub raw: bool,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles packets and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,
@@ -160,7 +160,7 @@ pub fn run(plan: &Plan, interrupted: &dyn Fn() -> bool) -> Result<Measured, Erro
     Ok(Receiver::open(plan)?.run(interrupted))
 }
 
-/// The task of one socket.
+/// The task that reads one socket.
 type Task = Running<UdpReader>;
 type TcpTask = Running<TcpReader>;
 

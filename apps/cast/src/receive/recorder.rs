@@ -99,7 +99,7 @@ pub(super) struct Recorder {
 /// A block of samples that we send to the file's writer.
 #[derive(Debug)]
 struct Chunk {
-    /// The position in the file, which may be negative at the beginning.
+    /// The position of the samples in the file, in frames. It may be negative at the beginning.
     frame: i64,
     /// Interleaved samples, little-endian.
     bytes: Vec<u8>,

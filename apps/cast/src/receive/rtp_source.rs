@@ -52,7 +52,7 @@ impl Times {
     }
 }
 
-/// A packet as it arrived.
+/// A packet of a source, with the time at which it arrived.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Packet<'a> {
     pub(super) header: Header,
@@ -243,8 +243,8 @@ impl RtpSource {
         self.accept(&first, SequenceUpdate::Newest, 0, formats, late_after);
     }
 
-    /// Processes a packet that belongs to the source's sequence. Its sequence number is `ahead` of
-    /// the newest one before it, or the value is 0 if that is unknown.
+    /// Processes a packet that belongs to the source's sequence. `ahead` is the distance of its
+    /// sequence number from the newest earlier one, or 0 if the distance is unknown.
     pub(super) fn accept(
         &mut self,
         packet: &Packet<'_>,

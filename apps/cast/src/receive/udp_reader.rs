@@ -12,8 +12,9 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
-/// A buffer of this size has room for any datagram. The buffers of a batch do not begin at multiples
-/// of a power of two, because the cache has only a few lines for such addresses.
+/// The size of a receive buffer in bytes, which has room for any datagram. The buffers of a batch
+/// do not begin at multiples of a power of two, because the cache has only a few lines for such
+/// addresses.
 const DATAGRAM_BYTES: usize = (1 << 16) + 192;
 /// The number of datagrams per system call at a port that several streams share.
 const BATCH: usize = 64;

@@ -1,5 +1,5 @@
-//! The task of one port. It sends the packets that arrive to all clients, with one system call if
-//! possible.
+//! The task that serves one port of a relay. It sends the packets that arrive to all clients, with
+//! one system call if possible.
 
 use super::plan::Plan;
 use super::report::{ClientReport, Shared, lock};
@@ -52,7 +52,7 @@ impl Translator for Named {
 #[derive(Debug)]
 pub(super) struct Forwarder {
     socket: UdpSocket,
-    /// The socket for clients with addresses of the other family.
+    /// The socket for clients whose addresses have another family (IPv4 or IPv6) than the port.
     other: Option<UdpSocket>,
     state: ForwardState,
 }
@@ -77,7 +77,8 @@ struct ForwardState {
     packets: u64,
     reports: u64,
     refused: u64,
-    /// The packets for clients of the port's address family, and of the other family.
+    /// The packets for clients whose addresses have the family of the port, and those for all other
+    /// clients.
     outgoing: [Outgoing; 2],
     shared: Shared,
 }

@@ -18,7 +18,7 @@ pub struct Plan {
     pub shared_port: bool,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles packets and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct ClientReport {
     /// The address of the client.
     pub to: SocketAddr,
-    /// The number of packets that were sent to it, including failed attempts.
+    /// The number of packets that were sent to the client, including failed attempts.
     pub sent: u64,
-    /// The number of packets that were dropped because the queue was full. The oldest are dropped
-    /// first.
+    /// The number of packets for the client that were dropped because the queue was full. The
+    /// oldest are dropped first.
     pub dropped: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct PortReport {
     pub rtcp: u64,
     /// The number of packets that the system refused to send.
     pub refused: u64,
-    /// The reason why it refused the first of them.
+    /// The reason why the system refused the first of these packets.
     pub why: Option<String>,
     /// The reports about the current clients, and about former ones.
     pub clients: Vec<ClientReport>,

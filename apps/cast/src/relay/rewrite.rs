@@ -11,7 +11,7 @@ const SOURCES_MAX: usize = 32_768;
 /// The maximum number of pairs of clients and sources whose sequence numbers we map.
 const REPORTERS_MAX: usize = 65_536;
 
-/// The new SSRC of a source, and the offsets of its other numbers.
+/// The new SSRC of a source, and the offsets that we add to its sequence numbers and timestamps.
 #[derive(Debug, Clone, Copy)]
 struct Shift {
     ssrc: u32,
@@ -118,7 +118,8 @@ impl Translator for Forward<'_> {
         self.0.shift(ssrc).map_or(0, |shift| shift.ssrc)
     }
 
-    /// A stream that we do not know is a stream of a client, which has its own name.
+    /// If we do not know the SSRC, it belongs to the stream of a client. We never replace SSRCs of
+    /// clients.
     fn media(&mut self, ssrc: u32) -> u32 {
         self.0.shifts.get(&ssrc).map_or(ssrc, |shift| shift.ssrc)
     }
@@ -253,8 +254,8 @@ mod tests {
             &[0x84ce_0004, 9, 0, 7, 5],
             &mut rewrite,
         );
-        // The next ones are a trade-off (TSTR), losses that a third party reports, and the arrival
-        // times of the packets of two streams.
+        // The next packets are a request for another trade-off of quality and rate (TSTR), the
+        // losses that a third party reports, and the arrival times of two streams' packets.
         both(
             &[0x85ce_0004, 9, 0, alias, 5],
             &[0x85ce_0004, 9, 0, 7, 5],
@@ -270,7 +271,7 @@ mod tests {
             &[0x8bcd_0008, 9, 7, 0x0001_0003, 1, 2, 8, 0x0007_0000, 99],
             &mut rewrite,
         );
-        // The last ones are extended reports: a newer block about a stream, the packets to which
+        // The last packets are extended reports: a newer block about a stream, the packets to which
         // other blocks apply, and the losses in a range of packets.
         both(
             &[0x80cf_0003, 9, 0x1e00_0001, alias],
@@ -295,8 +296,8 @@ mod tests {
         );
         let xr = |ssrc, numbers| [0x80cf_0005, 9, 0x0100_0003, ssrc, numbers, 0x8000_0000];
         both(&xr(alias, 0x03e8_03ea), &xr(7, 0x0000_0002), &mut rewrite);
-        // The SSRC of the source is replaced in a packet of an application, and the data of the
-        // packet stays.
+        // In an RTCP packet of an application (APP), we replace the SSRC of the source and keep the
+        // data.
         let mut into = Vec::new();
         let app = words(&[0x80cc_0003, 7, 0x6162_6364, 0x1122_3344]);
         rewrite.forward(&app, &mut into).unwrap();
@@ -348,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn contributing_sources_are_hidden() {
+    fn the_ssrcs_of_contributing_sources_are_replaced() {
         let mut rewrite = rewrite(1);
         let mut into = Vec::new();
         let packet = words(&[0x8200_0005, 10, 7, 0xbeef, 7, 0xffff_ffff]);

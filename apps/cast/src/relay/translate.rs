@@ -46,7 +46,8 @@ pub(super) trait Translator {
         sequence
     }
 
-    /// Returns the new highest sequence number, with its cycles, of such a stream.
+    /// Returns the new highest sequence number, with its cycles, of a stream that the packet is
+    /// about.
     fn highest_sequence(&mut self, _ssrc: u32, sequence: u32) -> u32 {
         sequence
     }
@@ -166,13 +167,14 @@ fn blocks(
     for at in (0..count).map(|n| first + n * BLOCK_BYTES) {
         let media = fields.replace(at, |ssrc| translator.media(ssrc))?;
         fields.replace(at + 8, |it| translator.highest_sequence(media, it))?;
-        // The block must be complete.
+        // If the block ends beyond the packet, the packet is malformed.
         fields.word(at + BLOCK_BYTES - 4)?;
     }
     Some(())
 }
 
-/// Translates feedback, whose format is in the field that has the count in other packets.
+/// Translates a packet of feedback. Its header states the format of the feedback in the field that
+/// is a count in other packets.
 fn feedback(
     kind: u8,
     format: usize,
@@ -182,7 +184,8 @@ fn feedback(
     if (kind, format) == (TRANSPORT_FEEDBACK, 11) {
         return congestion(fields, translator);
     }
-    // Some formats name the streams in their entries, and have zero here.
+    // Some formats of feedback name the streams in their entries, and have zero in place of this
+    // SSRC.
     let media = fields.word(8)?;
     if media != 0 {
         fields.replace(8, |ssrc| translator.media(ssrc))?;
@@ -311,7 +314,7 @@ fn description(packet: &[u8], translator: &mut impl Translator, into: &mut Vec<u
         let end = into.len() + 4 - into.len() % 4;
         debug_assert_eq!(begin % 4, 0);
         into.resize(end, 0);
-        // The items of the original end in the same way.
+        // The items of the original packet also end with zeros that fill a word.
         let offset = packet.len() - items.len();
         rest = packet.get((offset / 4 + 1) * 4..)?;
     }

@@ -1,4 +1,4 @@
-//! The results of a run, which all programs return.
+//! The results of a run. All kinds of runs return them, for example sending and receiving.
 
 use crate::measure::contexts::Used;
 use crate::measure::stats::{Histograms, Moments, StreamStats};
@@ -17,7 +17,7 @@ pub struct Measured {
     pub contexts: usize,
     /// The number of buffers that were measured.
     pub buffers: u64,
-    /// The resources used while they were measured.
+    /// The resources that the run used while these buffers were measured.
     pub used: Used,
     /// The statistics of each stream.
     pub streams: Vec<StreamStats>,

@@ -1,4 +1,5 @@
-//! The results of received streams: one report per source, and the datagrams of no source.
+//! The results of received streams: one report per source, and counts of the datagrams that belong
+//! to no source.
 
 use crate::measure::bursts::Bursts;
 use crate::measure::spacing::Range;
@@ -12,9 +13,9 @@ pub struct SourceReport {
     pub stream: usize,
     /// The SSRC of the source.
     pub ssrc: u32,
-    /// The port on which it arrived.
+    /// The port on which the packets of the source arrived.
     pub port: u16,
-    /// The last address from which it arrived.
+    /// The address from which the last packet of the source arrived.
     pub from: SocketAddr,
     /// The audio format, if the payload type is known.
     pub format: Option<Format>,
@@ -70,7 +71,7 @@ pub struct SourceReport {
     pub mos: Option<f64>,
     /// The mean time between two packets.
     pub interval_ms: f64,
-    /// The standard deviation of that time.
+    /// The standard deviation of the time between two packets.
     pub interval_sd_ms: f64,
     /// How much faster the sender's clock runs than ours, in millionths, or `None` in the first 8 s
     /// after the beginning or a restart of the source.
@@ -92,7 +93,8 @@ pub struct SourceReport {
     /// The rating of the E-model at the receiver of this stream, according to its last extended
     /// report.
     pub reported_rating: Option<u8>,
-    /// The mean opinion score at the receiver of this stream, according to that report.
+    /// The mean opinion score at the receiver of this stream, according to its last extended
+    /// report.
     pub reported_mos: Option<f64>,
     /// The number of packets that could not be recorded, for example because of their format.
     pub unrecorded: u64,

@@ -10,7 +10,7 @@ pub struct SentReport {
     pub ssrc: u32,
     /// The number of packets to each client, including those of the ramp-up.
     pub packets: u64,
-    /// The number of payload bytes in these packets.
+    /// The number of payload bytes in the packets to each client.
     pub bytes: u64,
     /// The number of periods without a packet, because the program did not run in time.
     pub skipped: u64,
@@ -25,7 +25,7 @@ pub struct ReceiverReport {
     pub from: SocketAddr,
     /// The number of packets that the receiver lacks.
     pub lost: u32,
-    /// The fraction that it lost between its last two reports, 0 to 1.
+    /// The fraction of the packets that the receiver lost between its last two reports, 0 to 1.
     pub fraction_lost: f64,
     /// The jitter at the receiver.
     pub jitter_ms: f64,

@@ -1,4 +1,4 @@
-//! A leg of a room: one participant that sends and receives.
+//! A leg of a room, which is one participant of a conference that sends and receives.
 
 use super::report::LegReport;
 use crate::measure::reception::{SequenceTracker, SequenceUpdate};
@@ -48,7 +48,7 @@ impl Mix<'_> {
 pub(super) struct Leg {
     pub(super) from: SocketAddr,
     pub(super) ssrc: u32,
-    /// The format of its newest voice packet, in which we send.
+    /// The format of the newest voice packet of the leg. We send to the leg in the same format.
     format: Format,
     decoders: Vec<(u8, Decoder)>,
     encoder: Encoder,
@@ -57,20 +57,20 @@ pub(super) struct Leg {
     sequence: SequenceTracker,
     spacing: Spacing,
     loss_interval: LossInterval,
-    /// The amplitude of the comfort noise while it is silent, or zero.
+    /// The amplitude of the comfort noise that we play while the leg is silent, or zero.
     noise: i16,
     random: Random,
-    /// The header of the packets that we send to it.
+    /// The header of the packets that we send to the leg.
     outgoing_header: Header,
     packets: u64,
     sent: u64,
     sent_bytes: u64,
     played: u64,
-    /// The number of ticks since its last packet.
+    /// The number of ticks since the last packet of the leg. A tick lasts as long as a packet.
     pub(super) silent_ticks: u32,
-    /// The number of ticks until we send it a report.
+    /// The number of ticks until we send a report to the leg.
     pub(super) until_report: u32,
-    /// The samples that it contributes to the current tick.
+    /// The samples that the leg contributes to the sum in the current tick.
     pub(super) samples: Vec<i16>,
 }
 

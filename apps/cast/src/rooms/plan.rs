@@ -1,4 +1,4 @@
-//! The plan of a run of rooms.
+//! The configuration of a run that mixes conferences (rooms).
 
 use crate::media::format::Formats;
 use crate::net::options::Options;
@@ -6,7 +6,7 @@ use crate::net::session::Rtcp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The configuration of a run.
+/// The configuration of a run that mixes conferences.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The address of the first room. Room n is on port + n. For example, 400 rooms on 0.0.0.0:6000
@@ -28,7 +28,7 @@ pub struct Plan {
     pub silence: Duration,
     /// The number of contexts, which are pools of one worker.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles packets and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: creel::Observe,

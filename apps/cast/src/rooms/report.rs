@@ -1,4 +1,4 @@
-//! The reports of legs, and the totals that all rooms share.
+//! The reports about the participants of rooms (legs), and the totals that all rooms share.
 
 use crate::media::format::Format;
 use std::net::SocketAddr;
@@ -15,17 +15,17 @@ pub struct LegReport {
     pub format: Format,
     /// The number of packets that the leg sent.
     pub packets: u64,
-    /// The number of its packets that never arrived.
+    /// The number of packets of the leg that never arrived.
     pub lost: u64,
-    /// The jitter of its packets at the end.
+    /// The jitter of the packets of the leg at the end, in milliseconds.
     pub jitter_ms: f64,
     /// The number of packets that were sent to the leg.
     pub sent: u64,
-    /// The number of its packets that arrived too late.
+    /// The number of packets of the leg that arrived too late to be played.
     pub late: u64,
-    /// The fraction of its samples that were concealed, 0 to 1.
+    /// The fraction of the samples of the leg that were concealed, 0 to 1.
     pub concealed: f64,
-    /// The telephone keys that it pressed.
+    /// The telephone keys that were pressed at the leg.
     pub keys: String,
 }
 

@@ -354,7 +354,8 @@ impl Room {
                 leg.until_report -= 1;
                 continue;
             }
-            // The intervals are spread as RFC 3550 section 6.3.1 requires.
+            // The intervals between reports are spread at random, as RFC 3550 section 6.3.1
+            // requires.
             let ticks = rtcp::INTERVAL.as_secs_f64() / self.packet_time.as_secs_f64();
             let share = 0.5 + (self.random.next() >> 40) as f64 / (1_u64 << 24) as f64;
             leg.until_report = (ticks * share) as u32;

@@ -54,12 +54,12 @@ pub enum Content {
     Tcp(SocketAddr),
 }
 
-/// The configuration of a run.
+/// The configuration of a run that sends streams.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The format of each stream's packets. If `described` is set, also their destination.
     pub sessions: Vec<RtpSession>,
-    /// Whether packets go to the addresses of their sessions.
+    /// Whether packets also go to the addresses that their sessions state.
     pub described: bool,
     /// The clients. Stream n goes to port + n of each client, unless the port is shared.
     pub to: Vec<SocketAddr>,
@@ -67,7 +67,7 @@ pub struct Plan {
     pub shared_port: bool,
     /// The number of contexts, which are pools of one worker. Each has its own sockets.
     pub contexts: usize,
-    /// How long a context waits before it reacts again.
+    /// How long a context waits before it handles packets and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,

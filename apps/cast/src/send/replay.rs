@@ -31,7 +31,7 @@ pub struct Replay {
     pub to: Vec<SocketAddr>,
     /// Whether all packets go to the same port of a client.
     pub shared_port: bool,
-    /// How long the context waits before it reacts again.
+    /// How long the context waits before it handles packets and timers again.
     pub wait: Duration,
     /// The access of other processes to the contexts, for example to observe them with `creel top`.
     pub observe: Observe,

@@ -1,4 +1,4 @@
-//! A sink that sends a stream's buffers as RTP packets, with sender reports.
+//! A sink that sends the buffers of a stream as RTP packets, and RTCP sender reports about them.
 
 use crate::media::codec::Encoder;
 use crate::media::dtmf;
@@ -44,7 +44,8 @@ pub(super) struct Layout {
     /// Whether to send bare samples, little-endian, instead of RTP.
     pub(super) raw: bool,
     pub(super) rtcp: Rtcp,
-    /// The client that has another address for reports, and that address.
+    /// The client that receives reports at another address than packets, and the address for
+    /// reports.
     pub(super) rtcp_at: Option<(SocketAddr, SocketAddr)>,
     pub(super) cname: Arc<str>,
     /// The keys to press at the beginning, and their payload type.

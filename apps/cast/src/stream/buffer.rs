@@ -1,4 +1,4 @@
-//! Sample buffers whose memory is reused.
+//! Buffers of audio samples, whose memory each thread reuses.
 
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
@@ -81,7 +81,8 @@ impl Drop for Buffer {
     #[inline]
     fn drop(&mut self) {
         let Some(block) = self.0.take() else { return };
-        // While the thread ends, there is no list any more. The block is then freed as usual.
+        // While the thread ends, its list of spare blocks no longer exists. The block is then freed
+        // as usual.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_MAX {

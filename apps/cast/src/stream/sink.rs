@@ -87,7 +87,7 @@ pub trait Push: Send + Unpin {
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>>;
 
-    /// Drops the buffers that are on their way.
+    /// Drops the buffers that the stream has passed on and that the sink has not taken.
     fn flush(&mut self) {}
 }
 

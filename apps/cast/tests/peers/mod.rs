@@ -1,4 +1,4 @@
-//! Programs of other projects, if they are installed.
+//! Starts programs of other projects, such as players, if they are installed.
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use crate::ports::free_ports;

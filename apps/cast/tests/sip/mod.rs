@@ -17,7 +17,7 @@ struct Call {
     /// The user name of the telephone.
     user: String,
     telephone: SocketAddr,
-    /// The value of its header fields From and Contact, and of our header field To.
+    /// The value of the telephone's header fields From and Contact, and of our header field To.
     from: String,
     contact: String,
     to: String,
@@ -90,7 +90,7 @@ impl Exchange {
     pub fn run(&self, over: &AtomicBool) {
         let mut bytes = [0; 8_192];
         while !over.load(Ordering::Relaxed) {
-            // The time-out is an error as well.
+            // We ignore errors, because a time-out is an error as well.
             if let Ok((len, from)) = retry(|| self.socket.recv_from(&mut bytes)) {
                 self.receive(&String::from_utf8_lossy(&bytes[..len]), from);
             }

@@ -113,7 +113,7 @@ pub struct Setting {
 /// A setting with its runs.
 pub struct Candidate {
     pub setting: Setting,
-    /// `None` for the program without creel.
+    /// The plan of `creel run` for this setting, or `None` for the program without creel.
     pub plan: Option<Plan>,
     request: RunRequest,
 }
@@ -357,7 +357,8 @@ impl<'a> Trial<'a> {
             });
             for i in search::shuffled(turn.collect(), &mut self.noise) {
                 self.once(i)?;
-                // Without a run of the program as it is, the others of this round would be useless.
+                // Without a run of the program as it is, we could not compare the other runs of
+                // this round with it.
                 let own = &self.runs[0];
                 let is_compared =
                     !own.is_open() || own.costs.last().is_some_and(|c| c.0 == self.rounds);
@@ -440,7 +441,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Returns a number that differs from time to time.
+/// Returns a seed for the random order of the settings, which differs from run to run.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_nanos() as u64)
@@ -487,7 +488,7 @@ mod tests {
     use super::sizes;
 
     #[test]
-    fn sizes_contain_the_limits_and_more_workers_than_pus() {
+    fn the_worker_numbers_to_try_include_the_limits_and_more_than_one_per_pu() {
         assert_eq!(sizes(1, 1), [1, 2]);
         assert_eq!(sizes(2, 2), [1, 2, 4]);
         assert_eq!(sizes(6, 12), [1, 2, 4, 6, 8, 12, 24]);

@@ -1,4 +1,4 @@
-//! The recommendation as text, JSON or CSV.
+//! Prints the recommendation of `creel advise` as text, JSON or CSV.
 
 use super::{
     Candidate,

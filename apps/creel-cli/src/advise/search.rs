@@ -50,7 +50,7 @@ pub struct Cost {
 /// The reason why a setting does not run again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dropped {
-    /// It was slower than the fastest beyond noise.
+    /// The setting was slower than the fastest one beyond noise.
     Slower,
     /// The program failed with this exit code.
     Failed(i32),
@@ -121,15 +121,17 @@ impl Runs {
             return false;
         }
         let level = LEVEL / comparisons.max(1) as f64;
-        // With few rounds, there are not enough outcomes to count. It is then more telling if every
-        // run of one is larger than every run of the other. This is one outcome of (2n over n).
+        // With few rounds, there are not enough outcomes of chance to count. It is then more
+        // telling if every figure of one setting is larger than every figure of the other. For n
+        // runs each, this is one outcome of (2n over n).
         let separate = (1..=n).map(|i| i as f64 / (n + i) as f64).product::<f64>();
         least(&pairs) > CLEAR * most(&pairs)
             || least(&pairs) > most(&pairs) && separate <= level
             || chance(&pairs) <= level
     }
 
-    /// Returns whether it costs less CPU time than `other`, by enough to matter and beyond noise.
+    /// Returns whether this setting costs less CPU time than `other`, by enough to matter and
+    /// beyond noise.
     fn is_cheaper(&self, other: &Runs, comparisons: usize) -> bool {
         let cpu_s: fn(&Cost) -> f64 = |cost| cost.cpu_s;
         let saved_s = other.median(cpu_s) - self.median(cpu_s);
@@ -141,7 +143,7 @@ impl Runs {
     }
 }
 
-/// Returns the smallest of the first figures.
+/// Returns the smallest of the first figures of all pairs.
 fn least(pairs: &[(f64, f64)]) -> f64 {
     pairs
         .iter()
@@ -149,13 +151,13 @@ fn least(pairs: &[(f64, f64)]) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the largest of the second figures.
+/// Returns the largest of the second figures of all pairs.
 fn most(pairs: &[(f64, f64)]) -> f64 {
     pairs.iter().map(|pair| pair.1).fold(0.0, f64::max)
 }
 
-/// Returns how likely it is that the first figures look as much larger as they do, or even larger,
-/// if chance alone decides which of the two figures of a round is the first.
+/// Returns the probability that chance alone makes the first figures look at least as much larger
+/// as they do. Chance is a coin that decides in each round which of the two figures is the first.
 ///
 /// We compare the sums of the ranks of the differences. A run that took very long has the highest
 /// rank, but no more than that.
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn one_run_of_each_is_not_enough() {
+    fn one_run_of_each_setting_does_not_decide() {
         assert_eq!(best(&[measured([(1.0, 1.0)]), measured([(0.2, 0.2)])]), 0);
         // Two runs are enough if the difference is large.
         let long = measured([(2.7, 2.7), (1.1, 1.1)]);
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn chances_match_the_tables_of_wilcoxon() {
+    fn probabilities_match_the_tables_of_wilcoxon() {
         let pairs =
             |logs: &[f64]| -> Vec<(f64, f64)> { logs.iter().map(|l| (l.exp(), 1.0)).collect() };
         assert_eq!(chance(&pairs(&[0.1, 0.2, 0.3, 0.4, 0.5])), 1.0 / 32.0);

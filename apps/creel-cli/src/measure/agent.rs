@@ -57,7 +57,8 @@ impl Agent {
             match self.replies.read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
                 Ok(_) => {
-                    // A Ctrl-C in the terminal reaches that process as well.
+                    // A Ctrl-C in the terminal also reaches the process that runs commands, so we
+                    // check for an interrupt first.
                     interrupt.check()?;
                     bail!(ENDED);
                 }

@@ -263,7 +263,7 @@ pub fn label(text: &str) -> Result<(String, String)> {
     Ok((key.into(), value.into()))
 }
 
-/// Settings and labels by name.
+/// The settings and the labels of a command, by their names.
 pub type Labels = BTreeMap<String, String>;
 
 #[cfg(test)]
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn scans_expand_to_values() {
+    fn a_scan_expands_to_the_values_of_its_range() {
         let values = |text: &str| scan(text).unwrap().values.join(" ");
         assert_eq!(values("j=1..4"), "1 2 3 4");
         assert_eq!(values("x=0.5..2:0.5"), "0.5 1.0 1.5 2.0");

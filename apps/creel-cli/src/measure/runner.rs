@@ -223,7 +223,8 @@ fn run(
     })
 }
 
-/// Narrows the mask of this thread. Returns the previous mask if it has set another one.
+/// Narrows the affinity mask of this thread. Returns the previous mask if the function has set
+/// another one.
 fn narrow(mask: Option<&str>) -> Result<Option<CpuSet>> {
     let Some(mask) = mask else {
         return Ok(None);

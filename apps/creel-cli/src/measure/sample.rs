@@ -51,7 +51,7 @@ pub const FIGURES: [Figure; 10] = [
     figure("energy_j", "energy", Unit::Joules),
 ];
 
-/// The figure that the sentences compare.
+/// The wall time, which is the figure that the sentences of a report compare.
 pub const WALL: &str = "wall_s";
 
 /// Returns the unit of the figure with this name.

@@ -1,4 +1,4 @@
-//! The sentence that compares two commands.
+//! Writes the sentence of a report that compares two commands.
 
 use creel_stats::Ratio;
 

@@ -1,4 +1,4 @@
-//! A plan as text, JSON or CSV.
+//! Prints a plan of `creel run` as text, JSON or CSV.
 
 use super::{knob::KnobKind, plan::Plan};
 use creel_console::document::{BudgetFields, SCHEMA};

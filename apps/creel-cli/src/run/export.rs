@@ -1,5 +1,5 @@
-//! A plan as configuration that you can paste. We escape the characters that the target would
-//! expand or unquote.
+//! Prints a plan of `creel run` as configuration that you can paste. We escape the characters that
+//! the target would expand or unquote.
 
 use super::plan::Plan;
 use clap::ValueEnum;

@@ -52,7 +52,7 @@ pub enum Preload {
 }
 
 impl Preload {
-    /// Returns why the library has no effect on the program, or `None` if it has.
+    /// Returns why the preloaded library has no effect on the program, or `None` if it has one.
     pub fn obstacle(self) -> Option<&'static str> {
         match self {
             Preload::Loaded => None,

@@ -18,23 +18,24 @@ use std::{fs::File, os::unix::fs::FileExt};
 /// The way a Haskell program was linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ghc {
-    /// Whether it was linked with `-threaded`, so that it can have more than one capability.
+    /// Whether the program was linked with `-threaded`, so that it can have more than one
+    /// capability.
     pub threaded: bool,
-    /// The runtime options that it accepts.
+    /// The runtime options that the program accepts.
     pub rtsopts: RtsOpts,
-    /// Whether its default options (`-with-rtsopts`) pin the capabilities with `-qa`.
+    /// Whether the program's default options (`-with-rtsopts`) pin the capabilities with `-qa`.
     pub pins: bool,
-    /// The number of capabilities in its default options.
+    /// The number of capabilities in the program's default options.
     pub own: Capabilities,
-    /// Whether its default options set memory sizes: an allocation area, or a maximum or suggested
-    /// heap.
+    /// Whether the program's default options set memory sizes: an allocation area, or a maximum or
+    /// suggested heap.
     pub sizes_memory: bool,
 }
 
 /// The number of capabilities in the `-with-rtsopts` of a Haskell program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// There is no option, so it runs with one.
+    /// There is no such option, so the program runs with one capability.
     One,
     /// `-N` means one per CPU in the affinity mask of the program.
     Machine,
@@ -209,7 +210,7 @@ fn main_of(start: &[u8], address: u64) -> Option<u64> {
 /// for the accepted options (at the start), and the address of the default options (16 bytes
 /// further).
 fn stored(main: &[u8]) -> Option<(u32, u64)> {
-    // push rbp; mov rbp, rsp; push rbx; sub rsp, …
+    // `main` begins with these instructions: push rbp; mov rbp, rsp; push rbx; sub rsp, …
     let mut rest = main.strip_prefix(&[0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x81, 0xec])?;
     rest = rest.get(4..)?;
     let mut begin = None;
@@ -219,13 +220,14 @@ fn stored(main: &[u8]) -> Option<(u32, u64)> {
             // This instruction copies the arguments from registers to the stack.
             [0x89, 0xbd, ..] => (2, 6),
             [0x48, 0x89, 0xb5, ..] => (3, 7),
-            // These copy a word of the defaults to a register, and from there to the stack.
+            // These instructions copy a word of the defaults to a register, and from there to the
+            // stack.
             [0x48, 0x8b, 0x05 | 0x15, ..] => (3, 7),
             [0x48, 0x89, 0x45 | 0x55, place, ..] => {
                 begin.get_or_insert(*place);
                 (3, 4)
             }
-            // These store a number of 4 or 8 bytes to the stack.
+            // These instructions store a number of 4 or 8 bytes to the stack.
             [0xc7, 0x45, ..] => (2, 7),
             [0x48, 0xc7, 0x45, ..] => (3, 8),
             _ => return None,
@@ -307,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn linked_capabilities_are_parsed() {
+    fn the_number_of_capabilities_is_parsed_from_linked_options() {
         let own = |info: &[u8]| Capabilities::of(&with_rtsopts(info).unwrap());
         assert_eq!(own(br#"([],Just "-A4m -N",All)"#), Capabilities::Machine);
         assert_eq!(own(br#"(Just "-maxN4",x)"#), Capabilities::Fixed(4));

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn user_settings_are_kept() {
+    fn a_setting_of_the_user_is_not_overridden() {
         let erl = Knob::option("ERL_AFLAGS", "+S 2:2".into(), &["+S"])
             .or_in(&["ERL_FLAGS", "ELIXIR_ERL_OPTIONS"]);
         assert_eq!(

@@ -45,7 +45,8 @@ impl Load {
 
     /// Samples the threads that are runnable now.
     pub fn sample(&mut self) -> f64 {
-        // The averages lag behind by a program that has just started.
+        // The averages of the kernel do not include a program that has just started, so we count
+        // the runnable threads as well.
         *self.now.get_or_insert_with(|| {
             let samples = (0..SAMPLES).map(|_| {
                 sleep(INTERVAL);

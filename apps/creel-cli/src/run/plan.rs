@@ -51,11 +51,13 @@ pub struct Setting {
     pub kept: Option<String>,
 }
 
-/// Everything that happens before the first instruction of the program.
+/// The plan of one start: everything that `creel run` does before the first instruction of the
+/// program.
 #[derive(Debug)]
 pub struct Plan {
     pub program: Program,
-    /// `None` if the machine cannot be read. We change nothing then.
+    /// The limits on the number of workers, or `None` if the machine cannot be read. We change
+    /// nothing then.
     pub budget: Option<Budget>,
     /// The affinity mask of the program, or `None` for our own.
     pub mask: Option<CpuSet>,

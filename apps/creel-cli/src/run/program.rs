@@ -226,7 +226,8 @@ impl Inspection {
             }
             let Some(interpreter) = interpreter(&head) else {
                 if !head.is_empty() && !head.contains(&0) {
-                    // A shell runs such a file itself, and so do we (see `exec`).
+                    // A shell executes a text file without a `#!` line as a script of its own, and
+                    // so do we (see `exec`).
                     self.because.push("a script without a #! line".into());
                     return self.shell_script(&inspected, own, depth + 1);
                 }

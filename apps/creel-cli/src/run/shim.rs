@@ -2,8 +2,8 @@
 //!
 //! The dynamic loader needs a file. We keep one in the cache folder of the user, because this
 //! process becomes the program and cannot remove a temporary file afterwards. Another user must not
-//! be able to replace it, so we use a file only if it belongs to this user, nobody else may write
-//! to it, and it has the contents that we expect.
+//! be able to replace the file. We therefore use it only if it belongs to this user, nobody else
+//! may write to it, and it has the contents that we expect.
 
 use creel_console::AtomicFile;
 use std::{

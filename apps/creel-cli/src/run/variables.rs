@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_innermost_wrapper_wins() {
+    fn the_innermost_wrapper_decides_about_a_variable() {
         let mut variables = Variables::default();
         variables.set("A".into(), "1".into());
         variables.drop("B".into(), "env -u");

@@ -1,4 +1,4 @@
-//! The report on the whole run: a table with a verdict, JSON or CSV.
+//! Prints the report of `creel top` on the whole run: a table with a verdict, JSON or CSV.
 
 use super::{
     pool_stats,

@@ -208,7 +208,8 @@ impl Sampler {
 
     /// Returns the figures since the start, including those of ended threads.
     pub fn whole(&self) -> Interval {
-        // The kernel may account for a wait that began before the first sample.
+        // After the first sample, the kernel may add the time of a wait that began before the
+        // sample. Therefore we limit each time to `seconds`.
         let seconds = (self.sampled_at - self.begin).as_secs_f64();
         let threads = since(&self.last, &self.first, seconds);
         Interval {
@@ -385,7 +386,7 @@ impl Interval {
 }
 
 impl Process {
-    /// Returns whether it has run or waited for a CPU.
+    /// Returns whether the thread has run or waited for a CPU.
     pub fn is_active(&self) -> bool {
         self.cpu_s + self.waited_s > 0.0
     }
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn lanes_distinguish_running_from_runnable() {
+    fn lanes_distinguish_running_threads_from_threads_that_wait() {
         let samples = |threads: &[Thread]| -> BTreeMap<u32, Thread> {
             threads.iter().map(|t| (t.tid, t.clone())).collect()
         };

@@ -15,7 +15,7 @@ pub struct Thread {
     pub tid: u32,
     /// The process of the thread.
     pub pid: u32,
-    /// The parent of that process.
+    /// The parent of the thread's process.
     pub parent: u32,
     pub name: String,
     /// The state R, S, D … as in proc(5).
@@ -23,8 +23,8 @@ pub struct Thread {
     /// The PU on which the thread ran last.
     pub cpu: usize,
     pub cpu_s: f64,
-    /// The share of its CPU time in the kernel, 0 to 1. It is near 1 for a thread that only
-    /// switches.
+    /// The share of the thread's CPU time that it spent in the kernel, 0 to 1. It is near 1 for a
+    /// thread that does little between two context switches.
     pub sys_share: f64,
     /// The time that the thread was runnable but had no CPU, in seconds.
     pub waited_s: f64,

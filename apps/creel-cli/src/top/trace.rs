@@ -1,4 +1,4 @@
-//! The lanes as a trace for Perfetto, with one track per PU.
+//! Writes a trace for Perfetto. It has one track per PU, which shows the thread that ran there.
 //!
 //! Source: the Trace Event Format, which <https://ui.perfetto.dev> reads. Times are in microseconds.
 

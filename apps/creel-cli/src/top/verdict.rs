@@ -16,17 +16,17 @@ const THROTTLED: f64 = 0.1;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It has more runnable threads than usable CPUs.
+    /// The program has more runnable threads than usable CPUs.
     MisSized,
-    /// Its CPU quota stops it.
+    /// The CPU quota of the program stops it.
     Throttled,
-    /// Other programs use its CPUs.
+    /// Other programs use the CPUs of the program.
     Starved,
-    /// It waits in the kernel, mostly for a disk.
+    /// The program waits in the kernel, mostly for a disk.
     Blocked,
-    /// It does nothing.
+    /// The program does nothing.
     Idle,
-    /// It runs whenever it wants to.
+    /// The threads of the program run almost whenever they are runnable.
     Running,
 }
 

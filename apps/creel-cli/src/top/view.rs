@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn clicks_map_to_columns() {
+    fn a_click_on_a_title_selects_its_column() {
         assert_eq!(column_at(5, 80), Some(Column::Thread));
         assert_eq!(column_at(14, 80), Some(Column::Name));
         assert_eq!(column_at(79, 80), Some(Column::Migrations));
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_count_twice() {
+    fn a_wide_character_takes_two_columns() {
         assert_eq!(fitted("日本語", 5), "日本");
         assert_eq!(fitted("a\u{1b}[2Jb", 9), "a[2Jb");
     }

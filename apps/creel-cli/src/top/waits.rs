@@ -45,7 +45,7 @@ const FUNCTIONS: [(&str, &str); 24] = [
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Waiting {
-    /// What they wait for.
+    /// What these threads wait for, in words.
     #[serde(rename = "for")]
     pub what: &'static str,
     pub threads: usize,

@@ -1,4 +1,4 @@
-//! Runs `creel`.
+//! Runs the program `creel` for the tests.
 
 use std::process::Command;
 

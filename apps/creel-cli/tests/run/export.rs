@@ -32,7 +32,7 @@ fn java_exports_set_tool_options() {
 }
 
 #[test]
-fn exports_can_be_pasted() {
+fn exported_settings_can_be_pasted_into_their_target() {
     let theirs = "-Da=\"b c\" -Db=%h$(HOME)\\x\n-Dc=1";
     let export = |target: &str| {
         let words = [

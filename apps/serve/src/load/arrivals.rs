@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ramp_is_linear() {
+    fn the_rate_of_a_ramp_changes_linearly() {
         let counts = counts(schedule(&[0.0, 200.0, 200.0], true, Arrivals::Constant), 2);
         assert!((995..=1000).contains(&counts[0]), "{counts:?}");
         assert!((1998..=2002).contains(&counts[1]), "{counts:?}");

@@ -8,9 +8,9 @@ use super::mix::Mix;
 /// How the times of requests are distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrivals {
-    /// At random times, independent of each other, like the requests of many clients.
+    /// Requests leave at random times, independent of each other, like those of many clients.
     Poisson,
-    /// At equal intervals.
+    /// Requests leave at equal intervals.
     Constant,
 }
 

@@ -83,7 +83,7 @@ impl Step {
 #[derive(Debug, Clone, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moment {
-    /// The middle of that time, in seconds since the start of the load.
+    /// The middle of this short time, in seconds since the start of the load.
     pub at_s: f64,
     /// The number of due requests per second.
     pub due_per_second: f64,

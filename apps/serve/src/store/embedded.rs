@@ -142,7 +142,7 @@ impl Embedded {
                 (outcomes, None) => outcomes.unwrap_or_default(),
             };
             for (request, outcome) in batch.drain(..).zip(outcomes) {
-                // The caller may have given up in the meantime. We ignore that.
+                // We ignore an error, because the caller may have given up in the meantime.
                 let _ = request.answer.send(outcome);
             }
             if let Some(error) = error {

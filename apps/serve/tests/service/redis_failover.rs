@@ -191,7 +191,7 @@ fn move_slot(nodes: &[Redis], key: &str) {
     for key in keys {
         from.execute(&format!("MIGRATE 127.0.0.1 {} {key} 0 5000", to.port));
     }
-    // The slot is in between: the old master sends `ASK` for the counter.
+    // The slot is being moved, so the old master answers a command on the counter with `ASK`.
     std::thread::sleep(std::time::Duration::from_millis(300));
     for node in [to, from] {
         node.execute(&format!("CLUSTER SETSLOT {slot} NODE {to_id}"));

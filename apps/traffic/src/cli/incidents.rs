@@ -21,10 +21,10 @@ struct Incident {
 enum Change {
     Close,
     Open,
-    /// Sets the capacity, given as the time between two cars. `None` restores the capacity of the
-    /// network.
+    /// Sets the capacity of the road, given as the minimum time between two cars. `None` restores
+    /// the capacity of the network.
     Capacity(Option<Ms>),
-    /// Sets the speed in mm/s. `None` restores the speed of the network.
+    /// Sets the free speed of the road in mm/s. `None` restores the speed of the network.
     Speed(Option<u32>),
 }
 

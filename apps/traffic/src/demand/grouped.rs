@@ -8,9 +8,10 @@ use std::ops::Range;
 /// The maximum number of cars that one task processes.
 const CARS_PER_TASK: usize = 4096;
 
-/// Calls `f` for each car and returns the results in the order of the cars. `keys` has one entry
-/// per car. Before the cars of up to [`LANES`] keys, it calls `announce` with these keys. `done`
-/// receives the number of cars that have been processed since its last call.
+/// Calls `f` for each car and returns the results in the order of the cars. `keys` has the key of
+/// each car, for example its destination. Before the cars of up to [`LANES`] keys, it calls
+/// `announce` with these keys. `done` receives the number of cars that have been processed since
+/// its last call.
 ///
 /// The results of `f` must not depend on its scratch value.
 pub(super) fn map_by_key<S: Send, T: Send>(

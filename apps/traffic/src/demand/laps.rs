@@ -31,7 +31,7 @@ pub fn plans(pool: &Pool, network: &Network, cars: u32, seed: u64) -> Result<Pla
     )
 }
 
-/// Returns the opposite road of each road.
+/// Returns for each road the road that leads in the opposite direction.
 fn backward(network: &Network) -> Result<Vec<u32>, NetworkError> {
     let links = network.links();
     (0..links.len() as u32)

@@ -305,7 +305,7 @@ impl Plans {
         }
     }
 
-    /// Returns how fast the traveller drives whose plan contains a place.
+    /// Returns the speed of the traveller whose plan contains a place.
     #[inline]
     pub(crate) fn speed_at(&self, place: u32) -> CarSpeed {
         self.speeds.at(place)
@@ -331,18 +331,18 @@ impl Plans {
         4 * (self.words.len() + self.index.len())
     }
 
-    /// Returns the place after the last word.
+    /// Returns the place after the last word of all plans.
     pub(crate) fn end(&self) -> u32 {
         self.words.len() as u32
     }
 
-    /// Returns the word at a place.
+    /// Returns the word of the plans at a place, which is an index into their list of words.
     #[inline]
     pub(crate) fn word(&self, place: u32) -> u32 {
         self.words[place as usize]
     }
 
-    /// Returns whether a trip begins at a place.
+    /// Returns whether a trip begins at a place of the plans.
     pub(crate) fn is_trip(&self, place: u32) -> bool {
         (TRIP..TRAVELLER).contains(&self.word(place))
     }
@@ -352,7 +352,7 @@ impl Plans {
         self.plan_starts_from(0)
     }
 
-    /// Like [`plan_starts`](Self::plan_starts), from a place at which a plan begins.
+    /// Returns the place where each plan begins, from the plan that begins at `begin` on.
     fn plan_starts_from(&self, begin: u32) -> impl Iterator<Item = u32> {
         let rest = self.words[begin as usize..].iter().zip(begin..);
         rest.filter(|&(&word, _)| word >= TRAVELLER && word != END)
@@ -368,14 +368,14 @@ impl Plans {
             .expect("the traveller's number is less than the number of travellers")
     }
 
-    /// Returns the places of the plan of a traveller.
+    /// Returns the range of places that the plan of a traveller takes.
     pub(crate) fn places_of(&self, traveller: u32) -> std::ops::Range<u32> {
         let begin = self.plan_start(traveller);
         let next = self.plan_starts_from(begin).nth(1);
         begin..next.unwrap_or(self.end() - 1)
     }
 
-    /// Returns the traveller whose plan contains a place.
+    /// Returns the number of the traveller whose plan contains a place.
     pub(crate) fn traveller_at(&self, place: u32) -> u32 {
         let block = self.index.partition_point(|&index| index <= place) - 1;
         let before = self
@@ -384,7 +384,7 @@ impl Plans {
         (block * INDEX_STRIDE + before.count() - 1) as u32
     }
 
-    /// Returns the origin of the plan that begins at a place.
+    /// Returns the junction of origin of the plan that begins at a place.
     pub(crate) fn origin_at(&self, place: u32) -> u32 {
         self.words[place as usize] & PLACE
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 const MAGIC: &[u8; 8] = b"creelpl2";
-/// The maximum size of a file. A greater length means that the file is damaged.
+/// The maximum size of a file. If the file states a greater length, it is damaged.
 const BYTES_MAX: u64 = 1 << 36;
 
 /// An error while reading prepared plans.

@@ -16,7 +16,7 @@ pub struct Link {
     /// The minimum time between two cars at the end of the link. It is 3,600,000 divided by the
     /// capacity per hour. 0 means that only [`Physics`] limits the flow.
     pub headway_ms: Ms,
-    /// The number of lanes.
+    /// The number of lanes of the link.
     pub lanes: u8,
     /// The approach, which selects the green phase at the junction where the link ends. For
     /// [`Control::Priority`] it is the rank: 0 yields to the others.

@@ -148,7 +148,8 @@ pub struct Junction {
     /// The coordinate to the east in metres, or in degrees if the network is
     /// [geographic](Network::geographic).
     pub x: f64,
-    /// The coordinate to the north, in the same unit.
+    /// The coordinate to the north in metres, or in degrees if the network is
+    /// [geographic](Network::geographic).
     pub y: f64,
     /// How the junction lets cars cross.
     pub control: Control,

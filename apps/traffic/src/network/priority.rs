@@ -76,7 +76,8 @@ pub struct Yield {
     pub to: u32,
     /// The kind of movement.
     pub turn: Turn,
-    /// The movements that have priority over it, each as an incoming and an outgoing link.
+    /// The movements that have priority over this movement, each as an incoming and an outgoing
+    /// link.
     pub foes: Vec<(u32, u32)>,
 }
 

@@ -9,7 +9,7 @@ use super::{LINK_TIME_MS_MIN, RawNetwork};
 
 /// The partition of a network into tiles.
 pub(super) struct Tiles {
-    /// The junctions in order.
+    /// The junctions in the order in which the network stores them, tile by tile.
     pub order: Vec<u32>,
     /// The position at which each tile begins, plus one entry for the end.
     pub begins: Vec<u32>,

@@ -116,7 +116,7 @@ pub struct Filter {
     pub lanes: u8,
     /// The minimum speed limit in mm/s.
     pub speed_mm_s: u32,
-    /// Selects the cars whose number is a multiple of `every`.
+    /// Selects the cars whose number is a multiple of this number.
     pub every: u32,
 }
 

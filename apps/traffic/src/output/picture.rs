@@ -192,8 +192,8 @@ mod tests {
             );
             let pixels = Pixmap::decode_png(&picture.png(|_| 1.0).unwrap()).unwrap();
             // We measure the width of the line in one column of pixels. A pixel counts as 1 if it
-            // has the colour of the road, as 0 if it has that of the background, and as a share if
-            // it is a mixture of both.
+            // has the colour of the road, and as 0 if it has the colour of the background. A
+            // mixture of both counts as a share.
             let x = pixels.width() / 2 + 3;
             let red = |y| f32::from(pixels.pixel(x, y).unwrap().red());
             let [ground, full] = [BACKGROUND[0], 214].map(f32::from);

@@ -130,7 +130,8 @@ impl Queue {
         speed.driven + (at - speed.since) * speed.speed
     }
 
-    /// Returns the time at which a car at free speed has driven this distance since time 0.
+    /// Returns the time at which a car that has driven at free speed since time 0 has covered this
+    /// distance.
     fn time_of(&self, driven: f64) -> f64 {
         let index = self.speeds.partition_point(|speed| speed.driven <= driven);
         let speed = self.speeds[index.max(1) - 1];
@@ -153,7 +154,7 @@ impl Queue {
                 let way = pos.min(shape.length) + rows * shape.spacing;
                 at = at.max(entered + rows * shape.reaction + way / speed);
             }
-            // The car can reach this place only after the car ahead has left the link.
+            // The front of the car can reach this place only after the car ahead has left the link.
             let most = shape.length - rows * shape.spacing;
             if most < pos {
                 let left = f64::from(self.cars[index].left_ms?) / 1000.0;

@@ -16,8 +16,8 @@ pub struct Turns<W: Write> {
     until_ms: Ms,
     begun: bool,
     counts: BTreeMap<(u32, u32), u32>,
-    /// For each car, the link that it is on. A car that has left a link to wait for the next one
-    /// still counts as being on it.
+    /// For each car, the link that it is on. A car that has left its link and waits for the next
+    /// link still counts as being on the link that it left.
     cars: HashMap<u32, u32>,
 }
 

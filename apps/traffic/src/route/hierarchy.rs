@@ -146,7 +146,7 @@ impl Hierarchy {
         self.arcs(low).next().map(|arc| self.head[arc])
     }
 
-    /// Returns the arcs of a rank.
+    /// Returns the arcs that lead from a rank to higher ranks.
     #[inline]
     pub fn arcs(&self, low: u32) -> std::ops::Range<usize> {
         self.first[low as usize] as usize..self.first[low as usize + 1] as usize

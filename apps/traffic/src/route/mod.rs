@@ -4,8 +4,8 @@
 //! and can be adapted to other travel times quickly. If a network is not like a map, so that a
 //! hierarchy would be too large, we use Dijkstra's algorithm.
 //!
-//! The choice between two equally quick paths depends only on the numbers that links and junctions
-//! have in their file, and not on the tiles of the network.
+//! Of two equally quick paths, we choose one by the numbers that links and junctions have in their
+//! file. The choice does not depend on the tiles of the network.
 
 mod hierarchy;
 mod order;
@@ -43,7 +43,7 @@ enum Search {
 
 /// The outgoing or the incoming links of each rank.
 struct Roads {
-    /// The first link of each rank, plus one entry for the end.
+    /// The index in `all` of each rank's first link, plus one entry for the end.
     first: Vec<u32>,
     all: Vec<Road>,
 }
@@ -51,7 +51,7 @@ struct Roads {
 /// A link, as seen from one of its junctions.
 #[derive(Clone, Copy, Default)]
 struct Road {
-    /// The rank of the junction at the other end.
+    /// The rank of the junction at the other end of the link.
     other: u32,
     time: Ms,
     link: u32,

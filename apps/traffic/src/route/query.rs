@@ -13,23 +13,24 @@ use crate::random::Stream;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The number of centres of one pass.
+/// The number of centres (destinations or origins) for which one pass over the hierarchy computes
+/// distances.
 pub(crate) const LANES: usize = 8;
 
-/// The distance of a rank from the centre, or to it, as far as a query has computed it.
+/// The travel time between the centre of a query and one junction, which is identified by its rank.
 #[derive(Clone, Copy, Default)]
 struct Known {
     distance: u32,
-    /// Twice the number of the search, plus 1 if the distance is final.
+    /// Twice the number of the search that has set the distance, plus 1 if the distance is final.
     stamp: u32,
 }
 
-/// The distances of all ranks from several centres, or to them.
+/// The distances between several centres and all junctions, which are identified by their ranks.
 #[derive(Default)]
 struct Trees {
     to_centre: bool,
     centres: Vec<u32>,
-    /// The distances of all ranks, by centre.
+    /// For each centre, the distances of all ranks.
     distances: Vec<Vec<u32>>,
 }
 
@@ -37,7 +38,7 @@ struct Trees {
 pub struct RouteQuery {
     known: Vec<Known>,
     search: u32,
-    /// The centre, and whether paths lead to it rather than from it.
+    /// The junction with which all paths of the query begin or end, and whether they end there.
     centre: Option<(u32, bool)>,
     /// The ranks whose distances must be computed before that of another rank. Without a hierarchy,
     /// we use the heap of Dijkstra's algorithm instead.
@@ -181,7 +182,7 @@ impl RouteQuery {
         }
     }
 
-    /// Returns the distance of a rank from the centre, or to it.
+    /// Returns the distance between the centre and the junction of this rank.
     #[inline]
     fn resolve(&mut self, router: &Router, rank: u32) -> u32 {
         if !self.is_final(rank) {
@@ -193,7 +194,7 @@ impl RouteQuery {
         self.distance(rank)
     }
 
-    /// Computes the distances of a rank and of those above it.
+    /// Computes the distances between the centre and a rank, and those of the ranks above it.
     fn climb(&mut self, hierarchy: &Hierarchy, weights: &Weights, rank: u32) {
         let to_centre = self.centre.is_some_and(|centre| centre.1);
         let mut low = rank;

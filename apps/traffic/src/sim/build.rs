@@ -17,7 +17,8 @@ pub(super) struct Built {
     pub sources: Vec<Sources>,
     /// The number of neighbours of each tile.
     pub neighbours: Vec<usize>,
-    /// The minimum time that a car or a hole takes from one tile to another.
+    /// The minimum time that a car or a hole (the space of a car that has left a link) takes from
+    /// one tile to another.
     pub look_ahead_ms: Ms,
 }
 
@@ -61,19 +62,21 @@ pub(super) fn build(network: &Network, plans: &Plans, physics: &Physics) -> Buil
     }
 }
 
-/// The positions of both ends of each link.
+/// The positions of both ends of each link: its entry at the junction where it begins, and its exit
+/// at the junction where it ends.
 struct LinkEnds {
     tile_of: Vec<u32>,
-    /// The first link of each tile.
+    /// The first link that begins in each tile.
     first_link: Vec<u32>,
-    /// All links, ordered by the junction at which they end. Within a junction they are in the
-    /// order of their file.
+    /// All links, ordered by the junction at which they end. Links that end at the same junction
+    /// are in the order of their file.
     exits: Vec<u32>,
     /// The position in `exits` of each junction's first link, plus one entry for the end.
     first_exit: Vec<u32>,
-    /// The index of each link among the exits of its tile.
+    /// The index of each link's exit among the exits of its tile.
     exit_of: Vec<u16>,
-    /// For each link, whether some movement yields to its cars. A junction must watch such a link.
+    /// For each link, whether another movement yields to the cars of the link. The junction at its
+    /// end must then watch the cars that approach.
     watched: Vec<bool>,
 }
 
@@ -168,7 +171,7 @@ struct TileBuilder<'a> {
     neighbours: Vec<u32>,
     look_ahead_ms: Ms,
     priority: Builder,
-    /// The link of each exit.
+    /// The link of each exit, which is the end of a link.
     exits: Vec<u32>,
 }
 

@@ -32,7 +32,9 @@ pub enum Whereabouts {
     Done,
 }
 
-/// The list in which we have found a car, and its place in the list.
+/// The list in which we have found a car, and the place of the car in it. The four lists are trips
+/// that have not begun, an entry queue, the cars on links, and the cars that wait at the end of a
+/// link.
 #[derive(Clone, Copy)]
 enum Found {
     Departure { tile: usize, index: u32 },
@@ -111,7 +113,8 @@ impl Simulation {
         None
     }
 
-    /// Returns the tile of a link's beginning, and the link's entry there.
+    /// Returns the tile of the junction at which a link begins, and the index of the link's entry
+    /// in this tile.
     pub(super) fn entry_of(&self, link: u32) -> Result<(usize, u16), NetworkError> {
         let Some(road) = self.network.links().get(link as usize) else {
             return fail(format!("there is no road number {link}"));
@@ -445,7 +448,7 @@ impl Tile {
         }
     }
 
-    /// Removes a timer before it is due.
+    /// Removes a timer of an exit or an entry before the timer is due.
     pub(super) fn cancel_timer(&mut self, kind: u16, of: u16) {
         let mut found = None;
         self.timer_wheel.each(&self.timers, |place| {

@@ -40,7 +40,8 @@ fn decode_event(event_key: u64) -> (u16, u16, Ms, u32) {
 }
 
 impl Tile {
-    /// Sets a timer. `end` is the end of the slot that is being processed, if there is one.
+    /// Sets a timer of this kind for the exit or entry `of`. `end` is the end of the time slot that
+    /// is being processed, if there is one.
     pub fn set_timer(&mut self, kind: u16, of: u16, at: Ms, end: Option<Ms>) {
         if end.is_some_and(|end| at < end) {
             return self.insert_event(event_key(kind, of, at, 0));
@@ -49,7 +50,7 @@ impl Tile {
         self.timer_wheel.push(&mut self.timers, place);
     }
 
-    /// Adds the arrival of a car within the slot that is being processed.
+    /// Adds the arrival of a car at an exit within the time slot that is being processed.
     pub fn insert_arrival(&mut self, exit: u16, at: Ms, car: u32) {
         self.insert_event(event_key(ARRIVE, exit, at, car));
     }
@@ -60,7 +61,8 @@ impl Tile {
     }
 }
 
-/// The context for processing one slot of a tile.
+/// The context for processing the events of a tile in one time slot, which is an eighth of a
+/// second.
 pub(super) struct Work<'a> {
     pub slot: Ms,
     /// The end of the slot, or the time at which the run ends, if that is earlier.
@@ -158,7 +160,7 @@ impl Work<'_> {
         }
     }
 
-    /// Records an event of the car at a place of the plans, if recording is enabled.
+    /// Records an event of the car whose plan contains `place`, if recording is enabled.
     #[inline]
     pub fn record_event(&mut self, at_ms: Ms, place: u32, kind: EventKind, link: u32) {
         if let Some(record) = &mut self.tile.recorded_events {

@@ -15,13 +15,15 @@ fn mixed(parts: &[u64]) -> u64 {
 }
 
 impl Tile {
-    /// Returns the number of holes on their way to an entry.
+    /// Returns the number of holes (spaces of cars that have left the link) on their way to an
+    /// entry.
     pub(super) fn holes_of(&self, entry: &LinkEntry) -> usize {
         let rings = self.holes.ring(entry.holes);
         rings.map(|place| self.holes[place].count() as usize).sum()
     }
 
-    /// Calls `f` for each car on a link that ends in this tile, or that drives past such a link.
+    /// Calls `f` for each car that is on a link that ends in this tile, or that has stepped aside
+    /// and drives past such a link.
     pub(super) fn for_each_car(&self, mut f: impl FnMut(Car)) {
         self.arrival_wheel
             .each(&self.cars, |place| f(self.cars[place]));

@@ -1,4 +1,4 @@
-//! Moves cars onto a link and off it.
+//! Moves cars onto a link (a road in one direction) and off it.
 
 use super::EventKind;
 use super::events::Work;
@@ -7,8 +7,8 @@ use super::slab::NONE;
 use crate::network::Ms;
 
 impl Work<'_> {
-    /// Returns whether a link can take a car now, which needs free storage and enough time since
-    /// the last car. `exit` is the exit at which the car waits, or [`ENTRY_QUEUE`].
+    /// Returns whether a link can take a car now. It needs free storage, and enough time must have
+    /// passed since the last car. `exit` is the exit at which the car waits, or [`ENTRY_QUEUE`].
     #[inline]
     pub fn accepts_car(&mut self, exit: u16, entry: u16, now: Ms) -> bool {
         let needed = self.tile.needed_places(exit, entry);

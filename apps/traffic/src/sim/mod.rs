@@ -96,7 +96,7 @@ pub struct Tally {
     vehicle_ms: i64,
     /// The number of cars that wait at the ends of links.
     waiting: i64,
-    /// The time that cars have waited there, counted like `vehicle_ms`.
+    /// The time that cars have waited at the ends of links, counted like `vehicle_ms`.
     waited_ms: i64,
 }
 

@@ -16,7 +16,7 @@ use crate::network::{Ms, Network};
 pub struct CarPosition {
     /// The coordinate to the east, in the unit of the network.
     pub x: f64,
-    /// The coordinate to the north, in the same unit.
+    /// The coordinate to the north, in the unit of the network.
     pub y: f64,
     /// The number of the car.
     pub car: u32,
@@ -72,9 +72,9 @@ struct Line {
 /// speeds.
 #[derive(Clone, Debug)]
 pub(super) struct Lines {
-    /// The lines of each tile, by exit.
+    /// The geometry of the links of each tile, ordered by their exits (the ends of the links).
     tiles: Vec<Vec<Line>>,
-    /// The rectangle that contains all lines of each tile.
+    /// The rectangle that contains the links of each tile.
     bounds: Vec<Region>,
 }
 
@@ -120,7 +120,7 @@ impl Lines {
         Self { tiles, bounds }
     }
 
-    /// Sets the speed of the link with an exit of a tile.
+    /// Sets the speed of the link that ends at an exit of a tile.
     pub fn set_speed(&mut self, (tile, exit): (usize, u16), free_flow_ms: Ms, speed: f32) {
         let line = &mut self.tiles[tile][usize::from(exit)];
         (line.free_flow_ms, line.speed) = (free_flow_ms as f32, speed);

@@ -12,16 +12,17 @@ use serde::{Deserialize, Serialize};
 
 /// The 16-bit value for "none".
 pub(super) const NONE16: u16 = u16::MAX;
-/// The waiter that stands for the entry queue, as opposed to an exit.
+/// The value that stands for the entry queue in the list of those that wait for a link. All other
+/// values are exits.
 pub(super) const ENTRY_QUEUE: u16 = u16::MAX - 1;
-/// Flag in `up` and `down`: the other end is in another tile, and the remaining bits are an index
-/// into `cuts`.
+/// Flag in [`LinkExit::up`] and [`LinkEntry::down`]: the other end of the link is in another tile,
+/// and the remaining bits are an index into the tile's `cuts`.
 pub(super) const CUT: u32 = 1 << 31;
-/// Flag in `down`: the junction at the end of the link watches the cars that approach.
+/// Flag in [`LinkEntry::down`]: the junction at the end of the link watches the cars that approach.
 pub(super) const WATCHED: u32 = 1 << 30;
-/// Flag in `down`: the link belongs to a roundabout.
+/// Flag in [`LinkEntry::down`]: the link belongs to a roundabout.
 pub(super) const RING: u32 = 1 << 29;
-/// The bits of `up` and `down` that are an index.
+/// The bits of [`LinkExit::up`] and [`LinkEntry::down`] that are an index.
 pub(super) const INDEX: u32 = RING - 1;
 /// Flag in the exit of a message: the junction at the end of the link watches the cars that
 /// approach. An index of an exit has 14 bits.
@@ -34,11 +35,13 @@ pub(super) const ASIDE16: u16 = 1 << 14;
 /// The end of a link, in the tile of the junction at which it ends.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkExit {
-    /// The last of the waiting cars, which form a ring. The car after it is the first.
+    /// The last of the cars that wait at the end of the link. They form a ring, in which the car
+    /// after the last one is the first.
     pub last: u32,
-    /// The time at which the flow lets the next car leave.
+    /// The earliest time at which the capacity of the link lets the next car leave.
     pub free_at: Ms,
-    /// The entry of the link.
+    /// The entry (the beginning) of the link: its index in this tile, or an index of `cuts` if the
+    /// flag `CUT` is set.
     pub up: u32,
     /// The time at which the present first car has become the first one.
     pub since: Ms,
@@ -47,7 +50,7 @@ pub(super) struct LinkExit {
     /// The tag that decides when this exit has its turn for the link `tag_of`, see
     /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).
     pub tag: u32,
-    /// The next waiter for the same link, in a ring.
+    /// The next exit or entry queue whose cars wait for the same link, in a ring.
     pub next_waiter: u16,
     pub junction: u16,
     /// The link to which `tag` belongs, or [`NONE16`].
@@ -71,20 +74,22 @@ impl LinkExit {
 /// The beginning of a link, in the tile of the junction at which it begins.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct LinkEntry {
-    /// The exit of the link.
+    /// The exit (the end) of the link: its index in this tile, or an index of `cuts` if the flag
+    /// `CUT` is set.
     pub down: u32,
     /// The free-flow time in the lower 31 bits, and the flag `WAKES` in the highest bit.
     free_flow: u32,
-    /// The last of the holes on their way here, which form a ring. The hole after it is the first.
+    /// The last of the holes (spaces of cars that have left the link) on their way here. They form
+    /// a ring, in which the hole after the last one is the first.
     pub holes: u32,
-    /// The time at which the flow lets the next car enter.
+    /// The earliest time at which the capacity of the link lets the next car enter.
     pub next_in: Ms,
     /// The minimum time between two cars that enter, and between two holes that belong to one
     /// record.
     pub headway_ms: Ms,
     /// The number of cars that can enter now. Holes on their way do not count.
     pub free_storage: u16,
-    /// The last of the waiters for storage, in a ring.
+    /// The last of the exits and entry queues whose cars wait for storage on the link, in a ring.
     pub last_waiter: u16,
 }
 
@@ -154,7 +159,7 @@ pub(super) enum Rule {
 /// discharging queue follow each other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Holes {
-    /// The time at which the first hole arrives.
+    /// The time at which the first hole arrives at the entry.
     pub at: Ms,
     /// The next element of the list in the lower 26 bits, and the number of holes minus one in the
     /// bits above.
@@ -169,7 +174,7 @@ impl Holes {
     /// bits.
     pub const PLACES_MAX: usize = Self::NEXT as usize;
 
-    /// Returns a single hole.
+    /// Returns a record of a single hole, which is the space of a car that has left its link.
     pub fn new(at: Ms) -> Self {
         Self {
             at,
@@ -248,7 +253,8 @@ pub(super) struct Car {
     pub next: u32,
     /// The remaining turns of the current word of its route.
     pub turns: u32,
-    /// The place of that word, which also identifies the traveller.
+    /// The place in the plans of the current word of the route. The place also identifies the
+    /// traveller.
     pub place: u32,
     /// The exit of the link, and the flag [`ASIDE16`].
     pub exit: u16,
@@ -344,11 +350,11 @@ const _: () = assert!(
 /// The other end of a link that leaves the tile.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Cut {
-    /// The index among the tile's neighbours.
+    /// The index of the other tile among the neighbours of this tile.
     pub neighbour: u16,
-    /// The index of the exit or entry in that tile.
+    /// The index of the link's exit or entry in the other tile.
     pub there: u16,
-    /// The link.
+    /// The link that leaves this tile.
     pub link: u32,
 }
 
@@ -367,10 +373,11 @@ pub(super) struct Message {
 /// stepped aside and wait for the link.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct EntryQueue {
-    /// The last car, in a ring.
+    /// The last car of the queue. The cars form a ring, in which the car after the last one is the
+    /// first.
     pub last: u32,
     pub entry: u16,
-    /// The next waiter for the link.
+    /// The next exit whose first car waits for the link.
     pub next_waiter: u16,
     /// The tag that decides when the queue has its turn for the link, see
     /// [`Tile::choose_waiter`](super::tile::Tile::choose_waiter).

@@ -2,9 +2,10 @@
 //!
 //! Rerouting takes place in rounds, between two ticks. Each tile knows the mean delay of the cars
 //! that have left its links since the last round. Each car on a link draws a random number, except
-//! the first car of each queue. A selected car whose remaining trip takes too long compared with
-//! free flow asks for the quickest route, and takes it if it saves at least a twentieth. All of
-//! this depends only on the state, so the result does not depend on the workers.
+//! the first car of each queue. If the remaining trip of a selected car takes too long compared
+//! with free flow, we search for the quickest route. The car takes this route if it saves at least
+//! a twentieth of the time. All of this depends only on the state, so the result does not depend on
+//! the workers.
 
 use super::detours::{DETOURS, Detours};
 use super::records::{Car, LinkEntry};
@@ -58,10 +59,11 @@ impl Rerouting {
 /// The delay of the cars that have left a link, compared with free flow.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Lateness {
-    /// The sum of delays since the last round.
+    /// The sum of the delays of the cars that have left the link since the last round of rerouting.
     pub sum_ms: u64,
     pub cars: u32,
-    /// The mean delay. The weight of older rounds is halved in each round.
+    /// The mean delay of the cars that have left the link. In each round of rerouting, the weight
+    /// of all earlier rounds is halved.
     pub mean_ms: Ms,
 }
 
@@ -267,7 +269,7 @@ impl Tile {
         }
     }
 
-    /// Returns the cars on links, except the first car of each queue.
+    /// Returns the cars of a tile that are on links, except the first car of each queue.
     fn cars_behind(&self) -> Vec<u32> {
         let mut cars = Vec::new();
         self.arrival_wheel
@@ -278,7 +280,7 @@ impl Tile {
         cars
     }
 
-    /// Returns all cars on links and in entry queues.
+    /// Returns all cars of a tile that are on links or in entry queues.
     fn cars_out(&self) -> Vec<u32> {
         let mut cars = self.cars_behind();
         let firsts = self.exits.iter().map(|exit| exit.last);

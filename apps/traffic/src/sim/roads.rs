@@ -133,7 +133,8 @@ impl Simulation {
         Ok(())
     }
 
-    /// Returns the tile of a link's end, and the link's exit there.
+    /// Returns the tile of the junction at which a link ends, and the index of the link's exit in
+    /// this tile.
     fn exit_of(&self, link: u32) -> (usize, u16) {
         let number = self.tile_of(self.network.links()[link as usize].to);
         let tile = &self.tiles[number];

@@ -20,7 +20,7 @@ const TRAVEL_MS_MAX: u64 = 1 << 30;
 /// the capacity of the link, which applies at its ends.
 const FOLLOW_MS_MAX: Ms = 10_000;
 
-/// What the travel time of a slow car on a link depends on.
+/// The properties of a link from which we compute the travel time of a slow car.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Road {
     length_mm: u32,
@@ -30,7 +30,8 @@ pub(super) struct Road {
     has_one_lane: bool,
 }
 
-/// Returns the roads of a network, or `None` if no car is slow.
+/// Returns for each link the properties from which we compute the travel time of a slow car, or
+/// `None` if no car is slow.
 pub(super) fn roads(network: &Network, plans: &Plans, physics: &Physics) -> Option<Arc<Vec<Road>>> {
     let road = |(link, road): (u32, &crate::network::Link)| Road {
         length_mm: road.length_mm,

@@ -1,4 +1,5 @@
-//! Storage of a link: holes that arrive at its entry, and the waiters for storage.
+//! The storage of a link, which is the number of cars that fit on it. Holes (spaces of cars that
+//! have left) arrive at its entry, and the cars that wait for the link use them.
 
 use super::records::*;
 use super::slab::{Listed, NONE};
@@ -111,7 +112,8 @@ impl Tile {
         self.set_timer(super::events::WAKE, entry, at, end);
     }
 
-    /// Returns the number of free places that are enough for one of the waiters.
+    /// Returns the smallest number of free places with which one of the cars that wait for the link
+    /// can enter it.
     #[inline]
     fn needed_by_waiters(&self, entry: u16) -> u16 {
         let record = &self.entries[usize::from(entry)];
@@ -175,7 +177,8 @@ impl Tile {
         self.unlink_waiter(entry, before, waiter);
     }
 
-    /// Removes `waiter` from the ring of waiters. It must follow `before` there.
+    /// Removes `waiter` from the ring of those that wait for a link. It must follow `before` in the
+    /// ring.
     fn unlink_waiter(&mut self, entry: u16, before: u16, waiter: u16) {
         let last = self.entries[usize::from(entry)].last_waiter;
         if before == waiter {
@@ -188,7 +191,7 @@ impl Tile {
         }
     }
 
-    /// Removes `waiter`, wherever it is in the ring.
+    /// Removes `waiter` from the ring of those that wait for a link, wherever it is in the ring.
     pub fn remove_waiter(&mut self, entry: u16, waiter: u16) {
         let mut before = self.entries[usize::from(entry)].last_waiter;
         while self.next_waiter(entry, before) != waiter {

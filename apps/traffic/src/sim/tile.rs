@@ -21,7 +21,8 @@ use std::sync::Arc;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tile {
     pub first_junction: u32,
-    /// The link of its first entry. The links of the other entries follow it.
+    /// The link whose beginning is the first entry of the tile. The links of the other entries
+    /// follow it.
     pub first_link: u32,
     /// The junctions, plus one entry that marks the end of the last junction's exits and entries.
     pub nodes: Vec<Node>,
@@ -36,7 +37,8 @@ pub(super) struct Tile {
     pub holes: Slab<Holes>,
     /// The future trips.
     pub departures: BinaryHeap<Reverse<Departure>>,
-    /// The entry queues, ordered by entry.
+    /// The queues of cars that wait to enter a link, because they begin a trip there or have
+    /// stepped aside. They are ordered by the index of the link's entry.
     pub entry_queues: Vec<EntryQueue>,
     /// The crossings of each movement at priority junctions.
     pub crossed: Vec<Crossings>,
@@ -56,8 +58,8 @@ pub(super) struct Tile {
     /// The recorded events, if recording is enabled.
     #[serde(skip)]
     pub recorded_events: Option<Vec<Event>>,
-    /// The events of the slot that is being processed, with the next event last. We keep the vector
-    /// to reuse its memory.
+    /// The events of the time slot that is being processed, with the next event last. We keep the
+    /// vector to reuse its memory.
     #[serde(skip)]
     pub due_events: Vec<u64>,
 }
@@ -153,7 +155,8 @@ impl Tile {
         }
     }
 
-    /// Returns the link of an exit, which may have the flag [`ASIDE16`].
+    /// Returns the link that ends at this exit. The index of the exit may have the flag
+    /// [`ASIDE16`].
     pub fn link_of_exit(&self, exit: u16) -> u32 {
         let up = self.exits[usize::from(exit & !ASIDE16)].up;
         if up & CUT == 0 {

@@ -18,8 +18,8 @@ impl Work<'_> {
         }
     }
 
-    /// Begins one trip. If the trip has no links and the next one begins at once, returns the place
-    /// of the next one.
+    /// Begins one trip. If it has no links and the next trip of the car begins at once, returns the
+    /// place of that trip in the plans.
     fn depart_once(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         self.tile.tally.idle -= 1;
         self.tile.tally.begun += 1;
@@ -190,7 +190,8 @@ impl Work<'_> {
         }
     }
 
-    /// Schedules the next trip. If it begins at once, returns its place instead.
+    /// Schedules the next trip of a car. If the trip begins at once, returns its place in the plans
+    /// instead.
     fn next_trip(&mut self, place: u32, junction: u16, now: Ms) -> Option<u32> {
         let Some((at, place)) = self.rules.plans.departure(place) else {
             self.tile.tally.done += 1;

@@ -261,7 +261,7 @@ impl Engine<'_> {
     }
 }
 
-/// The view of a run that all its workers share.
+/// The parameters and the state of a run, which all of its workers share.
 struct WorkerContext<'a, 'p> {
     engine: &'a Engine<'a>,
     units: &'p [Unit],

@@ -18,7 +18,7 @@ use crate::output::{Job, OutputSettings};
 #[derive(Default)]
 pub(super) struct Gains(HashMap<Group, f32>);
 
-/// A group of units that share a gain.
+/// A group of songs or stems that share a gain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Group {
     Album(PathBuf),
@@ -27,8 +27,8 @@ enum Group {
 }
 
 impl Group {
-    /// Returns the group of a unit. Returns `None` if the unit is measured on its own when it is
-    /// rendered, or not at all.
+    /// Returns the group of a song or stem. Returns `None` if we measure it on its own when we
+    /// render it, or not at all.
     fn of(unit: &Unit, loudness: Loudness) -> Option<Group> {
         match loudness {
             Loudness::AsIs | Loudness::Tagged => None,
@@ -44,8 +44,9 @@ impl Group {
 }
 
 impl Gains {
-    /// Measures the songs of all groups in which at least one unit must be rendered, with the jobs
-    /// of the engine. If the observer asks to stop, it returns the gains that it has so far.
+    /// Measures the songs of all groups in which at least one song or stem must be rendered, with
+    /// the jobs of the engine. If the observer asks to stop, it returns the gains that it has so
+    /// far.
     pub(super) fn measure(engine: &Engine<'_>, units: &[Unit], watch: Observer<'_>) -> Gains {
         let group = |unit: &Unit| Group::of(unit, engine.effects.loudness);
         let wanted = units.iter().filter(|unit| !engine.is_skipped(unit));
@@ -87,7 +88,7 @@ impl Gains {
         )
     }
 
-    /// Returns the gain of a unit's group, if it was measured.
+    /// Returns the gain of the group to which a song or stem belongs, if the group was measured.
     pub(super) fn of(&self, unit: &Unit, loudness: Loudness) -> Option<f32> {
         self.0.get(&Group::of(unit, loudness)?).copied()
     }

@@ -187,9 +187,9 @@ pub struct Unit {
 /// The estimated rendering time of a song in ns, or 0 if its header does not have the length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// The time for all chips together.
+    /// The rendering time of all chips of the song together, in ns.
     pub whole: u64,
-    /// The time for the slowest chip.
+    /// The rendering time of the slowest chip of the song, in ns.
     pub longest_chip: u64,
 }
 
@@ -385,7 +385,7 @@ pub fn carried(output: &Path, extension: &str) -> Plan {
     plan
 }
 
-/// Creates the unit of a song. `header` is `None` if it could not be read.
+/// Creates the entry of a song in a plan. `header` is `None` if it could not be read.
 fn unit(input: Source, output: PathBuf, header: Option<&Header>, order: usize) -> Unit {
     let claimed = header.map_or(0, |header| u64::from(header.claimed_samples));
     Unit {

@@ -267,7 +267,7 @@ fn is_remote(place: &[u8]) -> bool {
     let text = String::from_utf8_lossy(place);
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
     text.split_once("://").is_some_and(|(scheme, _)| {
-        // One letter is a drive of Windows.
+        // A single letter before the colon is a drive of Windows and not a scheme.
         scheme.len() > 1 && scheme.chars().all(is_scheme) && !scheme.eq_ignore_ascii_case("file")
     })
 }

@@ -98,8 +98,8 @@ impl Stem {
 }
 
 impl Unit {
-    /// Returns the settings of this unit. They are the settings `all`. If the unit is a stem, only
-    /// its chip or its voice is audible.
+    /// Returns the settings with which to render this song or stem. They are the settings `all`,
+    /// except that only the chip or the voice of a stem is audible.
     pub fn settings(&self, all: &Settings) -> Settings {
         let mut settings = all.clone();
         if let Some(stem) = self.stem {
@@ -108,7 +108,7 @@ impl Unit {
         settings
     }
 
-    /// Returns the name of the unit: its song, followed by its stem.
+    /// Returns the name of the song, followed by that of the stem if this is one.
     pub fn name(&self) -> String {
         match self.stem {
             None => self.input.to_string(),

@@ -1,5 +1,5 @@
-//! Encodings. Playlists and archives contain text in the encodings of other machines. We also
-//! escape file names that are not UTF-8.
+//! Converts text encodings. Playlists and archives contain text in the encodings of other machines.
+//! We also escape file names that are not UTF-8.
 
 #[cfg(feature = "formats")]
 use encoding_rs::{Encoding, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};

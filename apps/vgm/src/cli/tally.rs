@@ -17,7 +17,7 @@ use super::stderr::escape_control;
 /// Counts songs as they end. Several threads use it at the same time.
 pub struct Tally {
     songs: usize,
-    /// The noun for one of them: `song` or `stem`.
+    /// The noun for one of the counted things: `song` or `stem`.
     what: &'static str,
     lines: bool,
     started: Instant,

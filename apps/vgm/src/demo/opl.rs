@@ -1,5 +1,5 @@
-//! The OPL family. Its chips have two operators per channel and a rhythm section. Some of them also
-//! have several waveforms, stereo or ADPCM.
+//! Plays the demo songs on the OPL family. Its chips have two operators per channel and a rhythm
+//! section. Some of them also have several waveforms, stereo or ADPCM.
 
 use super::adpcm;
 use super::perform::{Orchestra, hz};
@@ -11,15 +11,15 @@ use crate::format::ChipId;
 pub struct Opl {
     chip: ChipId,
     clock_hz: u32,
-    /// The commands for its ports.
+    /// The VGM commands that write to the two ports of the chip.
     commands: [u8; 2],
     /// The sample of a string for the ADPCM of the Y8950.
     string: Vec<u8>,
 }
 
-/// The frequency of the string.
+/// The frequency of the string's sample in Hz.
 const STRING_HZ: f64 = 220.0;
-/// The sample rate of the string.
+/// The sample rate of the string's sample in Hz.
 const STRING_RATE: f64 = 16_000.0;
 
 /// The register offsets of the modulators of channels 1 to 9. The offsets of the carriers are 3
@@ -229,7 +229,7 @@ impl Orchestra for Opl {
         for (channel, hz) in [(6, 55.0), (7, 190.0), (8, 110.0)] {
             self.pitch(&mut out, (0, channel), hz, 0);
         }
-        // This enables deep vibrato and tremolo, and the rhythm section.
+        // This write enables deep vibrato and tremolo, and the rhythm section.
         self.write(&mut out, 0, 0xBD, 0xC0 | RHYTHM_ON);
         out
     }

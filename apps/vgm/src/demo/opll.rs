@@ -1,4 +1,5 @@
-//! The YM2413, with sounds of its ROM, one sound of our own, and its rhythm section.
+//! Plays a demo song on the YM2413, with sounds of its ROM, one sound of our own, and its rhythm
+//! section.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};

@@ -1,4 +1,4 @@
-//! The YM2151 together with the MSM6258, as in the Sharp X68000.
+//! Plays a demo song on the YM2151 together with the MSM6258, as in the Sharp X68000.
 
 use super::adpcm;
 use super::patch::{Patch, is_heard, patch_of, softer};

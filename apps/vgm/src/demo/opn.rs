@@ -1,5 +1,5 @@
-//! The OPN family. Its chips have FM with four operators, and some of them also have an SSG, two
-//! kinds of ADPCM, or a DAC.
+//! Plays the demo songs on the OPN family. Its chips have FM with four operators, and some of them
+//! also have an SSG, two kinds of ADPCM, or a DAC.
 
 use super::adpcm;
 use super::patch::{Patch, is_heard, patch_of, softer};
@@ -13,7 +13,7 @@ use crate::format::ChipId;
 /// The section of the chip that plays a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Player {
-    /// An FM channel: the port, and the channel of that port.
+    /// An FM channel, given by a port of the chip and a channel of this port.
     Fm(u8, u8),
     /// A square wave of the SSG.
     Square(u8),
@@ -39,7 +39,7 @@ pub struct Opn {
     clock_hz: u32,
     /// The number of clocks per native frame of the FM.
     divider: f64,
-    /// The commands for its ports.
+    /// The VGM commands that write to the two ports of the chip.
     commands: [u8; 2],
     ssg: Option<Ssg>,
     /// The players of the lead, the echo, the arpeggio, three chord notes, the bass and the drums.
@@ -51,12 +51,12 @@ pub struct Opn {
     string: Vec<u8>,
 }
 
-/// The frequency of the string.
+/// The frequency of the string's sample in Hz.
 const STRING_HZ: f64 = 220.0;
-/// The sample rate of the string.
+/// The sample rate of the string's sample in Hz.
 const STRING_RATE: f64 = 16_000.0;
 const STRING_SECONDS: f64 = 0.9;
-/// The sample rate of the drums on the DAC.
+/// The sample rate of the drums on the DAC in Hz.
 const DAC_RATE: u32 = 11_025;
 
 const PARTS: [Role; 8] = [
@@ -381,7 +381,7 @@ impl Orchestra for Opn {
             Writer::new(&[(self.chip, self.clock_hz)])
         };
         if self.chip == ChipId::Ym2608 {
-            // This enables all six channels.
+            // This write enables all six channels.
             self.write(&mut out, 0, 0x29, 0x80);
         }
         // The LFO has 6 Hz. The YM2203 ignores this register, because it has no LFO.

@@ -1,4 +1,5 @@
-//! The SN76489: three square waves and noise, with the stereo of the Game Gear.
+//! Plays a demo song on the SN76489: three square waves and noise, with the stereo of the Game
+//! Gear.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};

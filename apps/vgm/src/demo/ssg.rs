@@ -1,4 +1,4 @@
-//! The SSG and the AY-3-8910: three square waves and noise.
+//! Plays notes of the demo songs on the SSG and the AY-3-8910: three square waves and noise.
 
 use super::perform::{Orchestra, hz};
 use super::score::{Note, Role};

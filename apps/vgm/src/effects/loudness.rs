@@ -133,7 +133,7 @@ pub struct Meter {
     filter: EbuR128,
     /// The number of frames in a tenth of a second. Blocks overlap by three quarters.
     hop: usize,
-    /// The number of frames since the end of the last block.
+    /// The number of frames since the end of the last tenth of a second that was measured.
     since: usize,
     hops: usize,
     measured: Measured,

@@ -1,8 +1,9 @@
-//! Stereo width: scales the difference of the sides.
+//! Stereo width: scales the difference between the left and the right side.
 
 use super::Effect;
 
-/// The factor of the difference. A factor of 1 leaves the sides unchanged.
+/// The factor by which the difference of left and right is multiplied. A factor of 1 leaves both
+/// sides unchanged.
 pub(super) struct Width(pub(super) f32);
 
 impl Effect for Width {

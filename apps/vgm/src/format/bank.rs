@@ -1,8 +1,8 @@
 //! Data banks: the stream blocks of a song, unpacked and concatenated by kind.
 //!
 //! We fill the banks once, when the song is read. Playing therefore never unpacks data, and every
-//! pass of the loop finds the same banks. A block in the middle of the song has the same offset as
-//! if it had been added when it is reached, because a bank only grows at its end.
+//! pass of the loop finds the same banks. A bank only grows at its end. A block in the middle of
+//! the song therefore has the same offset as if we had added it when the player reaches it.
 //!
 //! Source: VGM specification 1.71, "Data blocks".
 

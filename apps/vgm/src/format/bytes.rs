@@ -1,4 +1,4 @@
-//! Little-endian reads that never leave their slice.
+//! Reads little-endian numbers from a slice of bytes, and never reads outside of it.
 
 /// Returns the byte at `offset`, or 0 if `offset` lies outside the slice.
 pub fn u8_at(bytes: &[u8], offset: usize) -> u8 {

@@ -382,8 +382,8 @@ pub fn pwm_write(song: &[u8], offset: usize) -> Option<(u16, u16)> {
     }
 }
 
-/// Returns the write at `offset` and its length in bytes if it is one of the frequent writes, and
-/// if at least three bytes follow `offset` in the song, including the command itself.
+/// Returns the write at `offset` and its length in bytes if it is one of the frequent writes. At
+/// least three bytes of the song must be left at `offset`, including the command itself.
 ///
 /// The result is that of [`decode`], but we get it faster.
 #[inline(always)]

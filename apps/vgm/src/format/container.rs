@@ -29,9 +29,9 @@ pub struct Unpacked {
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotVgm`] if a damaged container does not have a complete header of a song and
-/// a byte after it before its defect, or if bzip2 or zstd needs the feature `formats`. Returns
-/// [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
+/// Returns [`Error::NotVgm`] if the bytes that precede the defect of a damaged container do not
+/// include the song's header and the byte after it, or if bzip2 or zstd needs the feature
+/// `formats`. Returns [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
 pub fn unpack(packed: Vec<u8>) -> Result<Unpacked> {
     let unpacked = match packed.as_slice() {
         [0x1F, 0x8B, ..] => read_members(&packed)?,

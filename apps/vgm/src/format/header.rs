@@ -12,7 +12,7 @@ use super::chip_id::{CHIPS, ChipId};
 use super::container::unpack_front;
 use crate::error::{Error, Result};
 
-/// One of the two instances of a chip.
+/// A chip of a song, which may have two chips of the same kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Instance {
     /// The kind of chip.
@@ -22,7 +22,8 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Returns a dense index, below [`Instance::COUNT`].
+    /// Returns the index of this chip in a list with two places per kind of chip. It is below
+    /// [`Instance::COUNT`].
     pub(crate) fn index(self) -> usize {
         self.chip as usize * 2 + usize::from(self.second)
     }

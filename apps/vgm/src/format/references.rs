@@ -21,8 +21,8 @@ pub(super) struct References {
     /// The read position of the next command 80 to 8F. It is `None` if the song has no YM2612, and
     /// from such a command until the next command E0, because only the first one matters.
     dac: Option<u32>,
-    /// The smallest number of bytes of each kind of data that the song needs. `blocks` is the same
-    /// for blocks.
+    /// The smallest number of bytes that the bank of each kind of data must have for this song.
+    /// `blocks` has the smallest number of its blocks.
     bytes: [u64; KINDS],
     blocks: [u16; KINDS],
     /// The streams that have been set up.

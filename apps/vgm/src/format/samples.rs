@@ -147,7 +147,7 @@ impl Samples {
                     ChipId::Rf5c68 => RF5C68,
                     _ => RF5C164,
                 };
-                // A write to port 1 stores a byte in the memory.
+                // On an RF5C68 or RF5C164, a write to port 1 stores a byte in the memory.
                 *all_contained |= u32::from(port == 1) << bit;
                 *all_played |= u32::from(port == 0 && reg == 8 && value & 0xFF != 0xFF) << bit;
                 return;
@@ -169,20 +169,20 @@ impl Samples {
             ChipId::C140 => address < 0x180 && reg & 15 == 5 && value & 0x80 != 0,
             ChipId::K053260 => reg == 0x28 && value & 0x0F != 0,
             ChipId::Qsound => reg < 0x80 && reg & 7 == 6 && value != 0,
-            // A voice plays only if its step is not 0, so we look for writes of a step. Port 1 is
-            // the ES5505, which receives words instead of bytes.
+            // A voice of an ES5506 plays only if its step is not 0, so we look for writes of a
+            // step. Port 1 is the ES5505, which receives words instead of bytes.
             ChipId::Es5506 if port == 1 => reg == 1 && value != 0,
             ChipId::Es5506 => matches!(reg, 6 | 7) && value != 0,
-            // We count the high byte of any register as the start of a voice.
+            // On an ICS2115, we count the high byte of any register as the start of a voice.
             ChipId::Ics2115 => reg == 3,
-            // Bit 1 selects a wave instead of a sample.
+            // On an X1-010, bit 1 selects a wave instead of a sample.
             ChipId::X1010 => reg < 0x80 && reg & 7 == 0 && value & 3 == 1,
-            // Bit 4 selects noise.
+            // On a C352, bit 4 selects noise instead of a sample.
             ChipId::C352 => reg < 0x100 && reg & 7 == 3 && value & 0x4010 == 0x4000,
             ChipId::Ga20 => reg & 7 == 6 && value & 2 != 0,
             ChipId::K007232 => matches!(reg, 0x05 | 0x0B),
             ChipId::Scsp => reg < 0x400 && reg & 0x1F == 0 && value & 0x18 == 0x18,
-            // We look for writes to the end address of a sample.
+            // On a YMF271, we look for writes to the end address of a sample.
             ChipId::Ymf271 => port == 4 && (0x30..0x60).contains(&reg) && value != 0,
             ChipId::Es5503 => (0xA0..0xC0).contains(&reg) && value & 1 == 0,
             _ => false,

@@ -179,8 +179,8 @@ impl Song {
         self.writes[instance.index()]
     }
 
-    /// Returns whether a chip is written to after the first wait of the song or by commands 80 to
-    /// 8F, or whether a stream is set up for it.
+    /// Returns whether the song writes to a chip after its first wait or by commands 80 to 8F, or
+    /// sets up a stream for the chip.
     ///
     /// If not, the song at most initialises the chip.
     pub fn plays(&self, instance: Instance) -> bool {

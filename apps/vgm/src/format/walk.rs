@@ -59,7 +59,7 @@ pub struct Walk {
     reserved: [bool; 256],
     /// The parts of chips that the song uses and that we do not play.
     used: Used,
-    /// The signs of such parts, by chip.
+    /// For each chip, the signs that the song uses a part of the chip that we do not play.
     watched: Vec<Watched>,
     /// The number of gaps, and the first one.
     gaps: (usize, Option<Gap>),

@@ -11,9 +11,10 @@ const PLACES: usize = 64;
 /// The position of an output frame.
 #[derive(Clone, Copy, Default)]
 struct Place {
-    /// The index of the first chunk of coefficients of its phase.
+    /// The index of the first chunk of coefficients of the output frame's phase.
     row: u32,
-    /// The first of the native frames that contribute to it, as an index into the held frames.
+    /// The first of the native frames that contribute to the output frame, as an index into the
+    /// held frames.
     at: u32,
 }
 

@@ -34,14 +34,15 @@ pub struct PlayerControls {
     /// The last block that went to the device. The sink writes this. Before the first block and
     /// while the player is paused, the renderer may write it too.
     serial: AtomicU64,
-    /// The frame of the song after that block. The writers are the same.
+    /// The frame of the song that follows the last block that went to the device. The sink and the
+    /// renderer write it together with `serial`.
     frame: AtomicU64,
     underruns: AtomicU64,
     underrun_us: AtomicU64,
     /// The number of gaps that the device caused.
     stalls: AtomicU64,
     stall_us: AtomicU64,
-    /// The number of frames that the device has not played yet.
+    /// The number of frames that the device has accepted and not played yet.
     queued: AtomicU64,
     device_lost: AtomicBool,
     /// Whether a long seek is in progress. The renderer writes this.

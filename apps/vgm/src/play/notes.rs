@@ -100,7 +100,7 @@ fn has_pitches(chip: ChipId) -> bool {
 /// The offset of the registers that hold the bytes to the right port of a T6W28.
 const PSG_RIGHT: usize = 0x40;
 
-/// The number of tracked voices. None of these chips has more.
+/// The number of voices that we track per chip. No chip whose notes we track has more.
 const VOICES: usize = 24;
 
 /// The values last written to the registers of a chip.

@@ -1,4 +1,4 @@
-//! The renderer. It renders blocks and executes commands.
+//! The renderer of the player. It renders blocks of sound and executes commands of the interface.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,7 +38,8 @@ pub struct Renderer {
     all_blocks: usize,
     serial: u64,
     generation: u64,
-    /// The time of the command that started this generation, until a block carries it.
+    /// The time of the last command that changed the sound, or `None` if a block with the new sound
+    /// has already taken it along.
     commanded_at: Option<Instant>,
     looks: MeterSchedule,
     scratch: Vec<[f32; 2]>,
@@ -150,7 +151,7 @@ impl Renderer {
     async fn wait_for_song(&mut self) -> Result<bool, RecvError> {
         let mut empty = Vec::new();
         loop {
-            // If all blocks are here, the sink has passed all sound to the device.
+            // If the renderer has all blocks back, the sink has passed all sound to the device.
             self.controls.set_drained(empty.len() == self.all_blocks);
             match self.receive().await? {
                 RendererMessage::EmptyBlock(block) => empty.push(block),
@@ -223,7 +224,8 @@ impl Renderer {
         if self.serial == 0 {
             self.controls.set_position(0, 0);
         } else if self.controls.is_paused() {
-            // While paused, we show the new song at once, because no sound would announce it.
+            // While the player is paused, we show the new song at once, because no sound would
+            // announce it.
             self.controls.set_position(self.serial + 1, 0);
         }
         loop {
@@ -231,7 +233,8 @@ impl Renderer {
                 Ok(RendererMessage::EmptyBlock(block)) => block,
                 Ok(RendererMessage::Command(Command::LoopForever(forever), _)) => {
                     settings.loops = if forever { ENDLESS_LOOPS } else { loops };
-                    // Blocks that are already rendered stay valid.
+                    // Blocks that are already rendered stay valid, because only the number of loops
+                    // has changed.
                     playing.set_length(&settings);
                     let track = self.track(song, &playing, &settings, named.clone());
                     self.send_event(PlayerEvent::Started(self.serial, Arc::new(track)));
@@ -303,7 +306,8 @@ impl Renderer {
                 voices,
             });
             if let Some(tap) = tap {
-                // If the channel is full, the interface sees a later block.
+                // If the channel is full, we drop this copy, because the interface then sees the
+                // copy of a later block.
                 let _ = self.taps.try_send(tap);
             }
         }
@@ -386,7 +390,8 @@ impl Renderer {
         playing.finish_seek();
         self.controls.set_seeking(false);
         if self.controls.is_paused() {
-            // While paused, no block would update the position.
+            // While the player is paused, no block reaches the device and updates the position, so
+            // we do.
             self.controls.set_position(self.serial, playing.frame());
         }
     }

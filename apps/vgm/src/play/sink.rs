@@ -1,4 +1,5 @@
-//! The sink. It passes blocks to the device when the device has room, and counts gaps in the sound.
+//! The sink of the player. It passes blocks of sound to the device when the device has room, and
+//! counts gaps in the sound.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -181,21 +181,22 @@ pub struct FrameVoice {
     /// The rate that we resample. The chip's own rate may change during the song.
     rate: Rate,
     timebase: Timebase,
-    /// The cursors of the chip's own lane and of its data lane.
+    /// The cursors of the chip's two lanes, which are queues of its writes: the main lane, and the
+    /// lane with the data of the DAC.
     frame_cursors: [FrameCursor; LANES],
     bus: Option<Bus>,
     /// The registers whose writes the chip receives together with a block.
     streamed_registers: Range<u16>,
-    /// These writes for the current block.
+    /// The writes to these registers that the chip receives together with the current block.
     streamed: Vec<StreamedWrite>,
     /// The frame at which the first event of the queue takes effect, if we have computed it.
     next_event_frame: Option<u64>,
     resampler: Resampler,
     /// The number of native frames rendered so far.
     rendered: u64,
-    /// Scratch memory.
+    /// Memory for the native frames of one copy of the chip, which we reuse.
     scratch: Vec<[i32; 2]>,
-    /// The data of the data lane for the current block.
+    /// The data of the DAC in the current block, each with the frame before which it takes effect.
     data: Vec<(usize, u8)>,
     gain: f32,
 }

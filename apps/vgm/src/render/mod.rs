@@ -130,12 +130,13 @@ enum PartVoice {
 pub struct Player<'s> {
     song: &'s Song,
     sequencer: Sequencer<'s>,
-    /// The parts, in the order of the sequencer's subscribers.
+    /// The parts of the chips, each of which renders its own sound, in the order of the sequencer's
+    /// subscribers.
     voices: Vec<PartVoice>,
     fade: Fade,
     /// The next frame of the song.
     frame: u64,
-    /// The played part of that frame, in thousandths.
+    /// The share of this frame that has been played already, in thousandths.
     part: u32,
     frames: u64,
     /// The number of song frames per output frame, in thousandths.

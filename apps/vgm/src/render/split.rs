@@ -51,7 +51,7 @@ struct PartPlayer<'s> {
     chip: Instance,
     /// The voices of the chip that this part plays, one bit per voice.
     voices: u64,
-    /// The unmuted voices among them.
+    /// The unmuted ones among the voices that this part plays, one bit per voice.
     heard: u64,
     /// The voices that are unmuted in the chip itself. If all voices are muted, we do not update
     /// this mask. We leave the whole part out of the sum instead.

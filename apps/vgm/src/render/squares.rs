@@ -119,11 +119,12 @@ pub struct SquareVoice {
     line: BlepLine,
     /// Further copies of the chip. The factor is 1 to add a copy, and -1 to subtract it.
     terms: Vec<(i32, BlepLine)>,
-    /// Scratch memory.
+    /// Memory for the levels of one copy of the chip, which we reuse.
     scratch: Vec<[i32; 2]>,
     timebase: Timebase,
     frame_cursor: FrameCursor,
-    /// The lane of the chip whose events this part receives.
+    /// The lane (a queue of the chip's writes) from which this part of the chip receives its
+    /// events.
     lane: usize,
     /// The number of frames to drop at the start, because the steps have this latency.
     latency_frames: usize,

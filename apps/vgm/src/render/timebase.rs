@@ -73,7 +73,7 @@ impl Timebase {
 pub struct FrameCursor {
     base: Timebase,
     tick: u64,
-    /// The frame of `tick`.
+    /// The native frame before which an event at `tick` takes effect.
     frame: u64,
     /// The time from the tick to the beginning of the frame. In units of 1 / (`frames` × `ticks`)
     /// of the base, a tick has `frames` units and a frame has `ticks` units.

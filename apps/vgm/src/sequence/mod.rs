@@ -4,7 +4,7 @@
 //! The sequencer decodes a window of commands shortly before they are rendered, into one queue per
 //! lane of a chip. Memory is therefore bounded by the window and not by the song. A loop is a jump
 //! back, and streams are expanded while they play. Each part of a chip renders in blocks between
-//! the events of its own lanes, so writes to another part or to another chip never split its
+//! the events of its own lanes. Writes to another part or to another chip therefore never split its
 //! blocks.
 //!
 //! Invariant: the ticks within a queue never decrease, and the events do not depend on where the
@@ -60,7 +60,7 @@ impl Action {
     }
 }
 
-/// The events of one lane that have not been taken yet.
+/// The events of one lane of a chip that its renderer has not taken yet.
 #[derive(Debug, Clone, Default)]
 pub struct Queue {
     events: Vec<Event>,
@@ -103,7 +103,7 @@ fn lanes(write: &Write) -> [bool; LANES] {
     let (chip, reg) = (write.instance.chip, write.reg);
     match chip {
         ChipId::Ym2203 | ChipId::Ym2608 if write.port == 0 && matches!(reg, 0x2D..=0x2F) => {
-            // The prescaler sets the clock of both halves.
+            // The prescaler of an OPN chip sets the clock of both halves, the FM and the SSG.
             [true, true]
         }
         ChipId::Ym2203 | ChipId::Ym2608 | ChipId::Ym2610 if write.port == 0 && reg < 0x10 => {

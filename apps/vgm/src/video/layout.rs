@@ -41,7 +41,7 @@ fn grid((width, height): (usize, usize), voices: usize) -> Vec<Rect> {
     let error = |columns: &usize| {
         let rows = voices.div_ceil(*columns);
         let aspect = (width as f64 / *columns as f64) / (height as f64 / rows as f64);
-        // Empty places are worse than unusual proportions.
+        // An empty place for a panel is worse than panels of unusual proportions.
         let empty = (columns * rows - voices) as f64 / voices as f64;
         (aspect / ASPECT).ln().abs() + empty
     };

@@ -58,13 +58,13 @@ impl Default for Options {
     }
 }
 
-/// The background of the panels.
+/// The colour of the background of the panels.
 const BACKGROUND: Color = [12, 15, 20];
-/// The lines between the panels.
+/// The colour of the lines between the panels.
 const BORDER: Color = [48, 54, 64];
-/// The line at the level 0 of a wave.
+/// The colour of the line at the level 0 of a wave.
 const AXIS: Color = [32, 37, 45];
-/// The labels.
+/// The colour of the labels.
 const LABEL: Color = [200, 206, 214];
 /// The colours of the waves, one per chip.
 const WAVES: [Color; 8] = [

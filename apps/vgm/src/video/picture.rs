@@ -44,13 +44,13 @@ impl Components {
 /// A part of a picture, in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rect {
-    /// The left edge.
+    /// The left edge of the rectangle.
     pub x: usize,
-    /// The upper edge.
+    /// The upper edge of the rectangle.
     pub y: usize,
-    /// The width.
+    /// The width of the rectangle.
     pub width: usize,
-    /// The height.
+    /// The height of the rectangle.
     pub height: usize,
 }
 

@@ -166,7 +166,7 @@ impl Trigger {
         let half = self.reference.len() / 2;
         let reach = (period * 1.1).ceil() as usize + 1;
         let penalty = |place: usize| DISTANCE * place.abs_diff(centre) as f32 / reach as f32;
-        // A coarse search first, because low tones have many places and long references.
+        // We search coarsely first, because low tones have many places and long references.
         let step = ((period / 48.0) as usize).clamp(1, 8);
         let (coarse_half, places) = (half / step, 2 * reach / step + 1);
         let first = centre - reach - coarse_half * step;
@@ -281,7 +281,7 @@ fn sum_powers(wave: &[f32], powers: &mut Vec<f32>) {
 
 /// Returns the sum of the products of two waves.
 fn dot(a: &[f32], b: &[f32]) -> f32 {
-    // Independent sums, so that the compiler can use SIMD instructions.
+    // The sums are independent of each other, so that the compiler can use SIMD instructions.
     let mut sums = [0.0_f32; 16];
     let (a, a_rest) = a.as_chunks::<16>();
     let (b, b_rest) = b.as_chunks::<16>();

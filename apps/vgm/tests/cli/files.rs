@@ -415,7 +415,7 @@ fn out_of_range_numbers_are_rejected_with_their_range() {
 }
 
 #[test]
-fn summary_counts_rendered_songs() {
+fn the_summary_counts_the_rendered_songs() {
     let folder = Folder::new("counted");
     let song = folder.put("s.vgm", &small_song());
     for (flags, what) in [

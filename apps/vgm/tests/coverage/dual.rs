@@ -1,4 +1,4 @@
-//! The second chip of each kind sounds like the first one.
+//! Tests that the second chip of each kind sounds like the first one.
 
 use creel_vgm::batch::Warnings;
 use creel_vgm::format::{Command, Song, decode};

@@ -1,9 +1,9 @@
 //! The coverage of the VGM format: the parts of it that we play, and the test that checks each of
 //! them.
 //!
-//! The tests generate a song for each flag of the header, kind of data block, command and part of a
-//! chip, and compare the sound or the report. They also write the table, which is
-//! `docs/design/vgm-coverage.md`. If that file differs, run this command:
+//! The tests generate a song for each flag of the header, each kind of data block, each command and
+//! each part of a chip. They compare the sound or the report of the song. They also write the
+//! table, which is `docs/design/vgm-coverage.md`. If that file differs, run this command:
 //!
 //! ```text
 //! CREEL_WRITE_COVERAGE=1 cargo test -p creel-vgm --test coverage

@@ -10,32 +10,33 @@ use crate::{is_reported, parse};
 fn a_part_that_several_registers_select_is_reported_only_if_all_of_them_do() {
     #[rustfmt::skip]
     let songs: [(ChipId, &[u8]); 12] = [
-        // A voice of an OPL3 on A and C, without a key, or without the new registers.
+        // A voice of an OPL3 that is on the outputs A and C, that has no key pressed, or whose chip
+        // has the new registers disabled.
         (ChipId::Ymf262, &[0x5F, 5, 1, 0x5E, 0xC0, 0x50, 0x5E, 0xB0, 0x20]),
         (ChipId::Ymf262, &[0x5F, 5, 1, 0x5E, 0xC0, 0xF0, 0x5E, 0xB0, 0x20]),
         (ChipId::Ymf262, &[0x5F, 5, 1, 0x5E, 0xC0, 0x40, 0x5E, 0xB1, 0x20]),
         (ChipId::Ymf262, &[0x5E, 0xC0, 0x40, 0x5E, 0xB0, 0x20]),
-        // Samples of slots that play on their own, and a sample without a key.
+        // Two samples of slots that play on their own, and a sample whose key is not pressed.
         (ChipId::Ymf271, &[0xD1, 6, 0, 3, 0xD1, 0, 0xB0, 7, 0xD1, 0, 0, 1]),
         (ChipId::Ymf271, &[0xD1, 6, 0, 2, 0xD1, 3, 0xB0, 7, 0xD1, 3, 0, 1]),
         (ChipId::Ymf271, &[0xD1, 6, 0, 0, 0xD1, 3, 0xB0, 7, 0xD1, 0, 1, 1]),
         // A slot that is silent everywhere, and one that is heard on output 1.
         (ChipId::Ymf271, &[0xD1, 6, 0, 3, 0xD1, 0, 0xD0, 0xFF, 0xD1, 0, 0, 1]),
         (ChipId::Ymf271, &[0xD1, 6, 0, 3, 0xD1, 0, 0xD0, 0x0F, 0xD1, 0, 0xE0, 0, 0xD1, 0, 0, 1]),
-        // The initial filters, and filters that are not loaded.
+        // The song selects the initial filters, or writes filters and does not load them.
         (ChipId::Qsound, &[0xC4, 0x0D, 0xB2, 0xDA, 0xC4, 0x00, 0x39, 0xE3]),
         (ChipId::Qsound, &[0xC4, 0x0D, 0x53, 0xDA]),
-        // Silence of the FDS.
+        // The song only silences the FDS.
         (ChipId::NesApu, &[0xB4, 0x20, 0x80, 0xB4, 0x20, 0x3F, 0xB4, 0x29, 0x80]),
     ];
     for (chip, commands) in songs {
         let song = parse(header_song(&[chip], 0, commands));
         assert!(!is_reported(&song), "{chip:?}: {:?}", song.losses());
     }
-    // The header has an FDS.
+    // Here the header has an FDS, which is silent.
     let fds = parse(header_song(&[ChipId::NesApu], 1 << 31, &[0xB4, 0x20, 0xA0]));
     assert!(!is_reported(&fds), "{:?}", fds.losses());
-    // The drums of an OPL3 on output D.
+    // The song plays the drums of an OPL3 on output D.
     let drums = [0x5F, 5, 1, 0x5E, 0xC8, 0x80, 0x5E, 0xBD, 0x21];
     assert!(is_reported(&parse(header_song(
         &[ChipId::Ymf262],

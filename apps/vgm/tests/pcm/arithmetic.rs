@@ -1,5 +1,5 @@
-//! The effects of registers according to the documentation of each chip: ends and loops, levels,
-//! pans, codes and times.
+//! Tests of the effects of registers according to the documentation of each chip: ends and loops,
+//! levels, pans, codes and times.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::c140::C140;

@@ -1,4 +1,5 @@
-//! The YMF271 according to its manual: pitch, levels, envelope times, loops and algorithms.
+//! Tests of the YMF271 according to its manual: pitch, levels, envelope times, loops and
+//! algorithms.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ymf271::Ymf271;

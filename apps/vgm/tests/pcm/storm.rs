@@ -1,5 +1,5 @@
-//! Random writes and memories. No chip panics or exceeds 16 bits, and no result depends on the
-//! blocks.
+//! Tests with random writes and memories. No chip panics or exceeds 16 bits, and no result depends
+//! on the sizes of the blocks.
 
 use creel_vgm::chips::{factory, pcm::PcmChip};
 use creel_vgm::format::{ChipId, Header};

@@ -183,7 +183,7 @@ pub const TONES: &[Tone] = &[
         header: &[(0x40, 12_500_000)],
         memory: || {
             let sound = [signs(6144, 64.0), vec![0xFF; 16]].concat();
-            // The window has 4 KiB, but a block may be longer.
+            // A CPU sees only 4 KiB of the RF5C68's memory at once, but a data block may be longer.
             vec![(0xC0, [&[0, 0][..], &sound].concat())]
         },
         #[rustfmt::skip]
@@ -217,7 +217,7 @@ pub const TONES: &[Tone] = &[
         name: "K053260",
         header: &[(0xAC, 3_579_545)],
         memory: || vec![(0x8E, rom(0x100, signed(4096, 40.0)))],
-        // A sample has 200 clocks.
+        // At this pitch, a sample of the K053260 lasts 200 clocks.
         #[rustfmt::skip]
         setup: &[
             0xBA, 0x2F, 2, 0xBA, 0x08, 0x38, 0xBA, 0x09, 0x0F, 0xBA, 0x0A, 0xF0, 0xBA, 0x0B, 0x0D,
@@ -252,7 +252,7 @@ pub const TONES: &[Tone] = &[
             let sound = [signed(4800, 48.0), vec![0; 16]].concat();
             vec![(0x8F, rom(0x10000, sound))]
         },
-        // The bank of voice 0 is in the registers of voice 15.
+        // The QSound has the bank of voice 0 in the registers of voice 15.
         #[rustfmt::skip]
         setup: &[
             0xC4, 0x80, 0x01, 0x78, 0xC4, 0x10, 0x00, 0x02, 0xC4, 0x12, 0xC8, 0x05,
@@ -329,7 +329,7 @@ pub const TONES: &[Tone] = &[
         name: "GA20",
         header: &[(0xE0, 3_579_545)],
         memory: || vec![(0x93, rom(0, unsigned(3600, 40.0)))],
-        // A sample has 50 ticks.
+        // At this pitch, a sample of the GA20 lasts 50 ticks.
         #[rustfmt::skip]
         setup: &[
             0xBF, 0, 0, 0xBF, 1, 0, 0xBF, 2, 0xE0, 0xBF, 3, 0, 0xBF, 4, 0xCE, 0xBF, 5, 0xFF,
@@ -415,7 +415,8 @@ pub const TONES: &[Tone] = &[
         name: "YMF271",
         header: &[(0x64, 16_934_400)],
         memory: || vec![(0x85, rom(0, [signed(8820, 100.0), vec![0; 100]].concat()))],
-        // Group 0 plays samples, slot 1 at their own rate. The loop is in the silence after them.
+        // Group 0 plays samples. Slot 1 plays them at their own rate, and loops in the silence
+        // after them.
         #[rustfmt::skip]
         setup: &[
             0xD1, 6, 0x00, 3, 0xD1, 0, 0x30, 1, 0xD1, 0, 0x50, 31, 0xD1, 0, 0x80, 0x0F,
@@ -448,7 +449,7 @@ pub const TONES: &[Tone] = &[
         name: "ICS2115",
         header: &[(0xFC, 33_868_800)],
         memory: || vec![(0x96, rom(0, [signed(8820, 100.0), vec![0; 16]].concat()))],
-        // 24 oscillators. The first plays 8-bit samples, with one sample per frame.
+        // The chip has 24 oscillators here. The first one plays 8-bit samples, one per frame.
         #[rustfmt::skip]
         setup: &[
             0x44, 1, 0x0E, 0x44, 3, 23, 0x44, 1, 0x4F, 0x44, 2, 0,

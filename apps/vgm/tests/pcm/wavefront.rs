@@ -1,4 +1,4 @@
-//! The ICS2115 according to its data sheet: pitch, volumes, ramps, pans, loops and codes.
+//! Tests of the ICS2115 according to its data sheet: pitch, volumes, ramps, pans, loops and codes.
 
 use creel_vgm::chips::pcm::PcmChip;
 use creel_vgm::chips::pcm::ics2115::Ics2115;

@@ -162,7 +162,7 @@ fn search_finds_and_plays_a_song() {
 }
 
 #[test]
-fn search_matches_titles() {
+fn the_search_finds_songs_by_their_titles() {
     let mut it = player();
     let song = creel_vgm::format::Song::parse(crate::carried(6).to_vec()).unwrap();
     let title = &song.tags.track;

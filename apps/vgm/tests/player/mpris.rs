@@ -1,4 +1,5 @@
-//! Media keys. The test starts a bus of its own, and uses the tools of D-Bus as the desktop.
+//! Tests of media keys. The test starts a bus of its own, and uses the tools of D-Bus in place of a
+//! desktop.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

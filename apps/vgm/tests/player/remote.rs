@@ -1,4 +1,4 @@
-//! The remote control, with a player without a terminal.
+//! Tests of the remote control, with a player without a terminal.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -323,7 +323,7 @@ fn player_runs_on_one_worker() {
 }
 
 #[test]
-fn queue_position_is_resumed() {
+fn the_player_resumes_at_the_saved_position() {
     let folder = Folder::new("resume");
     let songs: Vec<String> = (0..3)
         .map(|n| folder.put(&format!("{n}.vgz"), carried(n)))

@@ -1,4 +1,4 @@
-//! The player restores the terminal regardless of how it ends.
+//! Tests that the player restores the terminal regardless of how it ends.
 
 use rustix::process::{Signal, WaitOptions, waitpid};
 

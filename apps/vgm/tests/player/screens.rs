@@ -1,4 +1,4 @@
-//! Sizes, colours and symbols of the screen.
+//! Tests of the player's screen: sizes, colours and symbols.
 
 use crate::demo;
 use crate::terminal::{PLAIN, Terminal};

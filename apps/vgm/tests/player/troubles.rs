@@ -1,4 +1,4 @@
-//! Errors are reported once, and the other songs still play.
+//! Tests that the player reports each error once, and that the other songs still play.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};

@@ -195,7 +195,7 @@ pub fn streams() -> Vec<Stream> {
                     (2, random.byte()),
                     (3, random.below(5)),
                 ];
-                // We use only volumes for which the players agree.
+                // We use only volumes for which both players have the same level.
                 pairs(0xB9, &[&pitch[..], &[(5, 0xFF), (4, 0x9F)]].concat())
             },
         ),

@@ -9,9 +9,9 @@ pub const SECOND: usize = 44_100;
 /// A tone of one chip.
 pub struct Tone {
     pub name: &'static str,
-    /// The offset of its clock in the header, and the clock.
+    /// The offset of the chip's clock in the header, and the clock in Hz.
     pub clock: (usize, u32),
-    /// The offset and the value of a byte of the header.
+    /// The offset and the value of the header's byte with the flags of the chip.
     pub flag: (usize, u8),
     /// The commands before the first note.
     pub setup: Vec<u8>,

@@ -1,8 +1,8 @@
 //! Token-by-token inference: a token needs 144 small loops, each of which needs the result of the
 //! previous one.
 //!
-//! For such work, programs often give up on a thread pool and use one thread or threads that spin,
-//! because a product of 256 × 256 bytes takes only a few microseconds.
+//! A product of 256 × 256 bytes takes only a few microseconds. For such work, programs often give
+//! up on a thread pool, and use one thread or threads that spin.
 
 mod model;
 #[cfg(feature = "peers")]

@@ -7,7 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 const LAYERS: usize = 24;
-/// The number of weights of each format. They take 8 or 32 MB.
+/// The number of weights in a block. As bytes they take 8 MB, as floats 32 MB.
 const WEIGHTS: usize = 8 << 20;
 /// The number of partial sums of a row, which the compiler keeps in vector registers.
 const LANES: usize = 16;

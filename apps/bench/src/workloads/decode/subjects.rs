@@ -1,4 +1,5 @@
-//! The subjects: Creel, rayon, threads that spin, and one thread.
+//! The programs that the workload `decode` compares: Creel, rayon, threads that spin, and one
+//! thread.
 
 use std::hint::black_box;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -146,8 +146,9 @@ fn two_buckets(plan: &Plan) -> f64 {
 
 /// Puts each message into the bucket for its receiver's half.
 ///
-/// We write each message into both buckets and advance the index of one. A branch would be
-/// mispredicted every other time, which takes twice as long.
+/// We write each message into both buckets and advance the index of only one. Without this, a
+/// branch would choose the bucket, and a processor would mispredict it every other time, which
+/// takes twice as long.
 fn sort(messages: &[u64], [mut low, mut high]: [MutexGuard<'_, Bucket>; 2]) {
     let (lows, highs) = (&mut low.messages[..], &mut high.messages[..]);
     let (mut in_low, mut in_high) = (0, 0);

@@ -1,4 +1,5 @@
-//! The peers, used as their documentation recommends.
+//! The other libraries with which the workload `loops` compares Creel, used as their documentation
+//! recommends.
 
 use std::hint::black_box;
 use std::thread;

@@ -12,7 +12,7 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::work::busy_work;
 use crate::harness::{ONE_THREAD, Plan, Subject};
 
-/// The number of jobs of the flat scope.
+/// The number of jobs that one scope spawns in the case with tiny jobs.
 const JOBS: usize = 100_000;
 /// The number of items that quicksort sorts.
 const SORTED: usize = 1_000_000;

@@ -1,4 +1,4 @@
-//! A loop, and the rhythm in which it is called.
+//! A loop that the workload `loops` measures, and the rhythm in which a program calls it.
 
 use std::hint::black_box;
 use std::thread::sleep;

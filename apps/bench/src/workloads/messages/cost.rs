@@ -1,4 +1,4 @@
-//! The costs of a pass of a chain: its time, its CPU time and its memory.
+//! The costs of passing one message through a chain of tasks: time, CPU time and memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,5 +1,5 @@
-//! One interface for the ends of all channels. It must not cost time, because a program would call
-//! the channels directly.
+//! One interface for the senders and receivers of all channels that we compare. It must not cost
+//! time, because a program would call the channels directly.
 
 use std::future::{Future, poll_fn};
 

@@ -1,4 +1,4 @@
-//! The work of the tasks in each case.
+//! The work that the tasks do in each case of the workload `messages`.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! One interface for all runtimes, so that we write each case only once.
+//! One interface for Creel, tokio and the other runtimes that we compare, so that we write each
+//! case only once.
 
 use std::future::Future;
 
@@ -7,7 +8,8 @@ use creel::channel::{oneshot, spsc};
 
 use super::endpoints::{MessageReceiver, MessageSender};
 
-/// A runtime, with the channels that its users would choose for these cases.
+/// A runtime, with the channels that a user of this runtime would choose for the cases of the
+/// workload.
 pub trait Runtime: Sized + 'static {
     /// Starts the runtime with `workers` workers.
     fn start(workers: usize) -> anyhow::Result<Self>;

@@ -1,4 +1,4 @@
-//! The songs, and a renderer that discards its output.
+//! The songs that the workload `render` renders, and a renderer that discards its output.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Repeats the table of an article. It compares all combinations of workers, jobs and yields with
-//! one thread per job (1:1), and with all jobs on one thread (M:1).
+//! Repeats the table of an article. It compares all combinations of three settings: the workers,
+//! the jobs, and whether a job yields after each block. It also measures one thread per job (1:1)
+//! and all jobs on one thread (M:1).
 
 use std::thread;
 

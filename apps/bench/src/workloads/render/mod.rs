@@ -149,8 +149,8 @@ fn independent(request: Request) -> Subject {
             each(0).sum(),
             largest(1),
             each(2).sum(),
-            // Each process has counted the energy of the whole machine, so we take the largest
-            // count and not the sum.
+            // Each process has counted the energy of the whole machine, so we take the largest of
+            // the counts and not their sum.
             largest(3),
         ])
     })

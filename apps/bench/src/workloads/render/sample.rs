@@ -1,4 +1,5 @@
-//! A sample in a process of its own, which is this program, started with [`SAMPLE`] and a request.
+//! Takes a sample in a process of its own. The process is this program, started with [`SAMPLE`] and
+//! a request.
 
 use std::io::Write;
 use std::path::Path;
@@ -39,14 +40,14 @@ pub enum Renderer {
     Rayon,
     /// Tasks that yield to each other after each block.
     Tasks(Model),
-    /// Jobs as in an article.
+    /// Jobs as in the article that the case of the module `matrix` repeats.
     Crossed(Crossed),
 }
 
 /// The parameters of a sample, which we pass to its process as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Request {
-    /// The way to render.
+    /// The way to render the songs.
     pub renderer: Renderer,
     /// The number of workers.
     pub jobs: usize,

@@ -1,5 +1,5 @@
-//! The server in a process of its own, which is this program, started with [`SERVER`] and a
-//! request.
+//! The server that the workload `serve` measures. It is a process of its own: this program, started
+//! with [`SERVER`] and a request.
 //!
 //! It prints its address, and then its usage for each line that it reads. It ends when its input
 //! ends.
@@ -36,9 +36,9 @@ pub enum Runtime {
     Creel,
     /// One pool per worker, each with a listener and a `creel_hyper::serve` of its own.
     CreelPerCore,
-    /// A pool with hyper's connection alone.
+    /// A pool of Creel with hyper's connections alone, without timeouts and a graceful shutdown.
     CreelBare,
-    /// tokio with hyper's connection alone. With one worker, it is the current-thread runtime.
+    /// tokio with hyper's connections alone. With one worker, it is the current-thread runtime.
     Tokio,
     /// tokio with hyper's timeout for heads and hyper-util's graceful shutdown.
     TokioGraceful,

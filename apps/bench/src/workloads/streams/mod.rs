@@ -217,7 +217,7 @@ fn process_cpu() -> Duration {
     cpu_time::ProcessTime::now().as_duration()
 }
 
-/// A buffer of a peer and its times. It is the same as Creel's.
+/// A buffer of a peer and its times. A buffer of Creel has the same contents.
 #[derive(Debug, Clone)]
 struct Buffer {
     due: u64,

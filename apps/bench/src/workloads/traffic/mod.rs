@@ -80,7 +80,7 @@ impl<T: 'static> Later<T> {
 struct Scene {
     network: Arc<Network>,
     plans: Arc<Plans>,
-    /// The same cars for the game on rayon.
+    /// The cars of the city in the form that the game on rayon needs.
     rules: std::cell::OnceCell<Arc<game::Rules>>,
 }
 

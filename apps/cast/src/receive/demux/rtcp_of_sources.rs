@@ -1,4 +1,5 @@
-//! RTCP of the sources. It may arrive on another port than its source, or before it.
+//! Handles RTCP packets about received sources. Such a packet may arrive on another port than the
+//! RTP packets of its source, or before them.
 
 use super::{Config, Demux, IndexMap, SOURCES_MAX};
 use crate::net::arrival;

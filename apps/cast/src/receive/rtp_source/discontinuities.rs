@@ -13,8 +13,8 @@ const TIMESTAMP_JUMP: i64 = 10_000_000_000;
 const JUMP_TOLERANCE: i64 = 250_000_000;
 /// A copy of a packet that arrives later than this, in nanoseconds, is not a duplicate.
 const DUPLICATE_AGE: i64 = 1_000_000_000;
-/// The number of packets in a row that are late by more than [`PAUSE`] nanoseconds, after which we
-/// assume that the sender's timestamps stood still during a pause.
+/// If this number of packets in a row are late by more than [`PAUSE`] nanoseconds, we assume that
+/// the sender paused and that its timestamps stood still.
 const PAUSED_PACKETS: u64 = 50;
 const PAUSE: u64 = 500_000_000;
 /// The clock of video formats, and how far a frame may be ahead of the next one, in nanoseconds.
@@ -34,8 +34,8 @@ impl RtpSource {
         let Some(format) = of_packet.filter(|_| is_behind && self.earlier.is_none()) else {
             return false;
         };
-        // The timestamps of keys and of video do not grow evenly. Those of another clock say
-        // nothing.
+        // We cannot judge timestamps of keys and of video, because they do not grow evenly, and
+        // cannot compare timestamps of different clocks.
         let is_event = format.encoding == Encoding::Event || format.clock == VIDEO_CLOCK;
         if is_event
             || self

@@ -1,4 +1,5 @@
-//! Haskell programs: capabilities and allocation areas, as arguments of GHC's runtime.
+//! The rules for Haskell programs. They set capabilities and allocation areas, as arguments of
+//! GHC's runtime.
 
 use super::{Advice, Sizing};
 use crate::run::{

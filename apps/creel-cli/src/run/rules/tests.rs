@@ -116,7 +116,7 @@ fn inner_and_outer_quotas_give_the_same_number() {
 }
 
 #[test]
-fn explicit_jobs_win_unless_the_program_would_fail() {
+fn the_number_of_jobs_is_set_unless_the_program_would_fail() {
     let many = Sizing {
         explicit: Some(20),
         ..SIZE
@@ -158,7 +158,7 @@ fn haskell_programs_without_rtsopts_get_no_options() {
 }
 
 #[test]
-fn memory_is_sized_only_with_gc() {
+fn memory_sizes_are_set_only_with_the_option_gc() {
     let gc = Sizing { gc: true, ..SIZE };
     assert_eq!(knobs(Runtime::Go(None), &gc)[1], "GOMEMLIMIT=921MiB");
     assert_eq!(knobs(Runtime::Java, &gc)[1], "-Xmx768m");
@@ -190,7 +190,7 @@ fn user_sized_heaps_are_kept() {
 }
 
 #[test]
-fn each_runtime_gets_its_own_knob() {
+fn each_runtime_gets_the_setting_that_controls_its_threads() {
     let assert_knobs = |runtime, expected: &[&str]| {
         let knobs = knobs(runtime, &SIZE);
         for knob in expected {

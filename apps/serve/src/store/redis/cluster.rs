@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     masters: HashMap<Slot, Host>,
     nodes: HashMap<Host, Node>,
     confirmation: Confirmation,
-    /// A key on each master.
+    /// For each master, a key that it stores. We write to these keys to check the cluster.
     probe_keys: Vec<String>,
     /// Whether the map of slots may be out of date.
     is_stale: bool,
@@ -49,7 +49,7 @@ struct Share {
     asking: bool,
     /// Whether we must wait for a replica.
     waits: bool,
-    /// The reason why the writes of this share are not confirmed.
+    /// The reason why the writes for this master are not confirmed.
     error: Option<StoreError>,
 }
 

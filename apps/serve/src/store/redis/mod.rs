@@ -288,7 +288,7 @@ impl RedisStore {
     }
 }
 
-/// Appends the Redis commands of a command.
+/// Appends the Redis commands that execute a command to the store.
 fn push_ops(command: &Command, probe_keys: &[String], ops: &mut Vec<Op>) {
     let record_key = |id: &[u8; 32]| format!("creel:record:{}", hex::encode(id));
     match command {

@@ -104,7 +104,7 @@ pub(super) enum Confirmation {
 }
 
 impl Confirmation {
-    /// Returns the confirmation that an address asks for.
+    /// Returns how many replicas must confirm a write, as the address of the server asks for.
     pub(super) fn of(address: &RedisAddr, is_cluster: bool) -> Confirmation {
         let fails_over = is_cluster || matches!(address.topology, Topology::Sentinel(..));
         match address.replicas {

@@ -32,9 +32,9 @@ pub(super) struct Sentinels {
     name: String,
     /// The index of the Sentinel that has answered last.
     last: usize,
-    /// The server to which they have sent us.
+    /// The server that a Sentinel has named as the master, if we have connected to it.
     master: Option<Host>,
-    /// The replicas of that server, and when it has listed them last.
+    /// The replicas of the master, and when the master has listed each of them last.
     replicas: HashMap<String, Instant>,
     /// When the Sentinels have last confirmed that no failover is in progress.
     vetted: Option<Instant>,

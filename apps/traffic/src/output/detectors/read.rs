@@ -33,15 +33,17 @@ pub struct Detector {
     pub name: String,
     /// The kind of the detector.
     pub kind: Kind,
-    /// The link.
+    /// The link on which the detector lies.
     pub link: u32,
     /// The lane of the link, from 0 on the right.
     pub lane: u8,
     /// The distance from the beginning of the link to the beginning of the detector in metres.
     pub from_m: f64,
-    /// The distance to its end. An induction loop has no length.
+    /// The distance from the beginning of the link to the end of the detector in metres. An
+    /// induction loop has no length, so it ends where it begins.
     pub to_m: f64,
-    /// The length of its intervals. Without it, there is one interval for the whole run.
+    /// The length of the detector's intervals. If it is `None`, there is one interval for the whole
+    /// run.
     pub period_ms: Option<Ms>,
 }
 

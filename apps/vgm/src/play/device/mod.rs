@@ -28,7 +28,7 @@ pub use wav_file::WavFile;
 
 use std::io;
 
-/// Opens the device. The sink calls it again if the device was lost.
+/// A function that opens the device. The sink calls it again if the device was lost.
 pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>> + Send>;
 
 /// An output device for sound.

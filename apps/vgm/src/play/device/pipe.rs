@@ -88,8 +88,8 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// Starts a program of [`PLAYERS`]. It checks for a fifth of a second whether the program keeps
-    /// running, because a program that finds neither a sound card nor a server ends at once.
+    /// Starts a program of [`PLAYERS`]. A program that finds neither a sound card nor a server ends
+    /// at once. We therefore check for a fifth of a second whether the program keeps running.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Counts the log on rayon, as someone writes it who knows where the time goes. It uses one map per
-//! worker, and searches for a broken line in the same pass.
+//! Counts the requests in a log on rayon, as someone writes it who knows where the time goes. It
+//! uses one map per worker, and searches for a broken line in the same pass.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

@@ -1,4 +1,4 @@
-//! Counts the log on rayon, in the way that comes to mind first.
+//! Counts the requests in a log on rayon, in the way that comes to mind first.
 
 use super::{Counts, Pages, merge, page};
 use rayon::prelude::*;

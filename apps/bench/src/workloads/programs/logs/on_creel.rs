@@ -1,4 +1,4 @@
-//! Counts the log on Creel.
+//! Counts the requests in a log, in parallel on a pool of Creel.
 
 use super::{Counts, Pages, merge, page};
 use creel::Pool;

@@ -90,7 +90,7 @@ impl Ports {
     }
 }
 
-/// A bare loop on its own thread.
+/// A bare loop, which uses no runtime, on a thread of its own.
 pub struct Running {
     thread: JoinHandle<anyhow::Result<Duration>>,
     shared: Arc<Shared>,

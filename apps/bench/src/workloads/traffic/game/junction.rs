@@ -23,11 +23,11 @@ const DEPART: u64 = 3;
 
 #[derive(Clone, Copy)]
 pub(super) struct Car {
-    /// The turns that are left in the current word of its route.
+    /// The turns that are left in the current word of the car's route.
     pub turns: u64,
-    /// The index of the next word of its route.
+    /// The index of the next word of the car's route.
     pub next: u32,
-    /// The time at which it reaches the end of its road.
+    /// The time at which the car reaches the end of its road.
     pub at: Ms,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct LinkExit {
     pub hole_ms: Ms,
     headway_ms: Ms,
     approach: u8,
-    /// The junction where the road begins, and the index of its entry there.
+    /// The junction where the road begins, and the index of the road's entry there.
     up: (u32, u8),
 }
 

@@ -1,4 +1,5 @@
-//! One mutex per junction: a junction applies its effects on others at once, under their locks.
+//! The game with one mutex per junction: a junction applies its effects on other junctions at once,
+//! and locks them for this.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -379,6 +379,28 @@ fn streams_pass_through_tcp_and_a_capture() {
     assert_eq!(packets(&receiver.wait_with_output().unwrap().stdout), heard);
 }
 
+/// A flag that the replay or the analysis of a capture would ignore is an error.
+#[test]
+fn captures_refuse_flags_that_need_another_source() {
+    let send = "send --to 127.0.0.1:5004 --pcap no.pcap";
+    let receive = "receive --pcap no.pcap";
+    for (line, flag) in [
+        (send, "--sdp"),
+        (send, "--keys 1"),
+        (send, "--ssrc 1"),
+        (send, "--framing raw"),
+        (receive, "--rtcp-xr"),
+        (receive, "--tcp"),
+        (receive, "--source 127.0.0.1"),
+    ] {
+        let words: Vec<&str> = line.split(' ').chain(flag.split(' ')).collect();
+        let output = creel_cast(&words).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains("cannot be used with"), "{flag}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{flag}");
+    }
+}
+
 /// Opens three connections at once, to a shared port and to three ports. No stream waits for
 /// another.
 #[test]

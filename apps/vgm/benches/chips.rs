@@ -9,7 +9,7 @@
 //!
 //! ymfm renders at its lowest fidelity (`Min`), and renders all frames between two writes with as
 //! few calls as possible. If a chip has an SSG, both programs render it. ymfm renders it as a part
-//! of the chip, and we render the edges of its square waves.
+//! of the chip, and we render the steps of its square waves.
 #![allow(missing_docs)]
 
 #[path = "../tests/streams/song.rs"]

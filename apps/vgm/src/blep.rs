@@ -6,7 +6,7 @@
 //! per change and does nothing in between.
 //!
 //! We store a step as its differences from frame to frame, and reading the buffer sums the
-//! differences up. The kernel of the differences is a windowed sinc of 16 frames. We tabulate it at
+//! differences up. The kernel of the differences is a windowed sinc of 14 frames. We tabulate it at
 //! 64 phases within a frame and interpolate between them.
 //!
 //! The step is flat within 0.1 dB up to 0.40 of the output rate, and at least 50 dB down from 0.62
@@ -27,13 +27,14 @@ use std::sync::OnceLock;
 
 use crate::chips::Rate;
 
-/// The length of a kernel in output frames.
+/// The length of a row of the table in output frames. Two more frames than the windowed sinc has
+/// are enough for all phases.
 const KERNEL_FRAMES: usize = 2 * HALF_KERNEL + 2;
 
-/// The delay of the output behind the steps in frames, which is half a kernel.
+/// The delay of the output behind the steps in frames, which is half of the windowed sinc.
 pub const LATENCY_FRAMES: usize = HALF_KERNEL;
 
-/// The number of frames to each side of a step that the kernel covers.
+/// The number of frames to each side of a step that the windowed sinc covers.
 const HALF_KERNEL: usize = 7;
 
 /// The number of phases within a frame at which the kernel is tabulated.
@@ -245,8 +246,7 @@ impl Sides {
 
 /// A stereo pair of [`Blep`].
 ///
-/// Steps that are equal on both sides are stored once. A separate side costs nothing until its
-/// first step.
+/// Steps for [`Sides::Both`] are stored once. A separate side costs nothing until its first step.
 #[derive(Clone, Debug)]
 pub struct StereoBlep {
     both: Blep,
@@ -345,7 +345,7 @@ fn kernel_row(steps: &[f64], phase: usize) -> [i16; KERNEL_FRAMES] {
     std::array::from_fn(|tap| (level(tap) - if tap == 0 { 0 } else { level(tap - 1) }) as i16)
 }
 
-/// Returns a step from 0 to 1 without frequencies above half the frame rate.
+/// Returns a step from 0 to 1 that is limited to about half the frame rate.
 ///
 /// The step extends from [`HALF_KERNEL`] frames before its middle to the same number after it, with
 /// one value per 64th of a frame. It is the integral of a windowed sinc, by Simpson's rule.

@@ -3,8 +3,8 @@
 //! Invariant: the bytes depend only on the samples, and not on how the caller divides them into
 //! calls. At most one block of 4,096 frames waits to be compressed.
 //!
-//! The beginning of a file has data that we know only at the end (the checksum for decoders and the
-//! sizes of blocks). Therefore, [`Flac::finish`] returns the beginning again.
+//! The beginning of a file has a checksum of all samples, which we know only at the end. Therefore,
+//! [`Flac::finish`] returns the beginning again.
 //!
 //! Source: RFC 9639 (FLAC).
 

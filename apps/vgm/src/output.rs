@@ -50,13 +50,14 @@ pub struct OutputSettings<'a> {
     pub layout: Layout,
     /// The effects on the mix.
     pub effects: &'a Effects,
-    /// The gain of the album, or of the song to which a stem belongs. If it is `None` and the
-    /// effects need a gain, we measure the song first.
+    /// The gain of the album, or of the song to which a stem belongs. If it is `None`, we measure
+    /// the song first for [`Loudness::Track`] and [`Loudness::Peak`], and [`Loudness::Album`] has
+    /// no effect.
     pub gain: Option<f32>,
     /// The number of the song in its folder, for the tags.
     pub track: Option<usize>,
-    /// The pool whose workers render the chips of the song, each chip on one worker. If it is
-    /// `None`, the calling thread renders all chips.
+    /// The pool whose workers render the parts of the song's chips, each part on one worker. If it
+    /// is `None`, the calling thread renders all chips.
     pub split: Option<&'a Pool>,
 }
 
@@ -197,11 +198,12 @@ fn file_tags(song: &Song, settings: &Settings, track: Option<usize>) -> FileTags
 }
 
 impl Job {
-    /// Renders `song` and passes the bytes of a sound file to `sink`, beginning with the header. If
-    /// the effects need a loudness and there is no gain, we play the song twice, because we must
-    /// measure it first.
+    /// Renders `song` and passes the bytes of a sound file to `sink`, beginning with the header. We
+    /// play the song twice if we must measure it first: for [`Loudness::Tagged`], and without a
+    /// gain also for [`Loudness::Track`] and [`Loudness::Peak`].
     ///
-    /// `progress` receives the number of frames of each block, and returns whether to continue.
+    /// `progress` receives the number of rendered frames of each block, which is 0 for a measured
+    /// block. It returns whether to continue.
     ///
     /// # Errors
     ///

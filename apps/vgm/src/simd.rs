@@ -28,7 +28,7 @@ pub fn run<L: Loop>(work: L) -> L::Output {
     work.run()
 }
 
-/// Returns whether the processor has AVX2 and BMI2. Note that all processors with AVX2 have BMI2.
+/// Returns whether the processor has AVX2, and also BMI2, which processors with AVX2 usually have.
 #[cfg(target_arch = "x86_64")]
 fn has_avx2() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2")

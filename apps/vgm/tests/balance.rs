@@ -57,7 +57,7 @@ const OPN: &[(u8, u8, u8)] = &[
 
 const OPN_OFF: &[(u8, u8, u8)] = &[(0, 0x28, 1)];
 
-/// Channel A with a square wave of 440 Hz, at a clock of 2 MHz or twice that.
+/// Channel A with a square wave, whose frequency is 440 Hz if the clock of the SSG is 2 MHz.
 const SSG: &[(u8, u8, u8)] = &[(0, 0, 0x1C), (0, 1, 1), (0, 7, 0x3E), (0, 8, 15)];
 
 const SSG_OFF: &[(u8, u8, u8)] = &[(0, 8, 0)];
@@ -125,7 +125,7 @@ impl Tone {
         song[0x18..0x1C].copy_from_slice(&(2 * SECOND as u32).to_le_bytes());
         song[0x30..0x34].copy_from_slice(&3_579_545u32.to_le_bytes());
         song[self.clock.0..][..4].copy_from_slice(&self.clock.1.to_le_bytes());
-        // The usual noise of a PSG, and the usual type of the AY.
+        // The usual noise of a PSG, and the usual flags of the AY.
         song[0x28..0x2C].copy_from_slice(&[9, 0, 16, 0]);
         song[0x79] = 1;
         let write = |song: &mut Vec<u8>, command: u8, writes: &[(u8, u8, u8)]| {
@@ -184,7 +184,7 @@ fn tone(name: &str) -> &'static Tone {
 #[test]
 fn unused_chip_does_not_change_the_level() {
     let alone = seconds(tone("YM2612").song());
-    // A YM3812 has the same weight as both of them together.
+    // A YM3812 has the same weight as the YM2151 and the YM2612 together.
     let mut declared = tone("YM2612").song();
     declared[0x50..0x54].copy_from_slice(&3_579_545u32.to_le_bytes());
     assert_eq!(seconds(declared.clone()), alone);

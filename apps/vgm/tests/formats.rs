@@ -433,7 +433,7 @@ fn other_programs_read_every_format() {
     }
 }
 
-/// Returns the samples of the song as a WAV file of 16 bits.
+/// Renders the song to a WAV file of 16 bits, and returns its samples.
 fn data_after(folder: &Folder, song: &str) -> Vec<u8> {
     let out = folder.path("again");
     render(song, &out, &[]);

@@ -1,4 +1,4 @@
-//! Releasing and pressing a key at the same tick starts a new note, on every chip with keys.
+//! Releasing and pressing a key at the same tick starts a new note, on every chip with FM.
 
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};

@@ -1,5 +1,5 @@
-//! Short notes of many chips, made by others. Each has the right pitch, none is silent, and none
-//! clips.
+//! Short notes of many chips, made by others. Those in [`NOTES`] have the right pitch, none clips,
+//! and only those in [`SILENT`] are silent.
 //!
 //! The songs are not part of the project. They are in the folder `CREEL_SHARED`, or in `../shared`
 //! next to the project. Without them, the test prints that it is skipped.

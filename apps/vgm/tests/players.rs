@@ -26,7 +26,8 @@ const WINDOW: usize = 4096;
 /// The limit in dB. Established players differ by 4 to 5 dB.
 const DISTANCE_MAX: f64 = 4.5;
 
-/// The level of our songs relative to the other player, which is our default gain.
+/// The number of dB by which our songs are softer than those of the other player, because of our
+/// default gain.
 const SOFTER: f64 = 7.0;
 
 /// Returns the frames of a WAV file of 16 bits.

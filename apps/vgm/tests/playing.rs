@@ -59,7 +59,7 @@ fn output_is_independent_of_block_size() {
     }
 }
 
-/// Renders like [`once`], while voices are muted and unmuted.
+/// Returns the settings of [`once`] for a song whose voices are muted and unmuted while it plays.
 fn live() -> Settings {
     let mut settings = once();
     settings.chips.live = true;
@@ -244,7 +244,7 @@ fn song_lengths_are_exact() {
 }
 
 #[test]
-fn second_loop_pass_continues_seamlessly() {
+fn second_loop_pass_is_audible() {
     for (name, song) in songs() {
         let settings = Settings { loops: 2, ..once() };
         let frames = play(

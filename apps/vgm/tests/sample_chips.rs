@@ -116,8 +116,8 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
     let memory = chip.memory_mut();
     memory[..256].fill(130);
     memory[256..512].fill(126);
-    // An oscillator takes half a table per frame. The table of the second follows that of the
-    // first.
+    // An oscillator takes almost half a table per frame. The table of the second follows that of
+    // the first.
     for (reg, value) in [
         (0xE1, 2),
         (0x20, 0x01),
@@ -143,7 +143,7 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
 #[test]
 fn es5503_oscillator_modes() {
     assert_eq!(es5503([0, 0]).rate().hz(), 8e6 / 32.0);
-    // With a step of 0xFF00 / 2^17, two passes through the table take slightly less than four
+    // With a step of 0xFF00 / 2^17, two passes through the table take slightly more than four
     // frames.
     assert_eq!(left::<8>(|out| es5503([0, 0]).render(out)), [2; 8]);
     assert_eq!(

@@ -459,8 +459,8 @@ fn browser_page_lists_plays_and_mutes() {
     };
     let folder = Folder::new("browser");
     let server = Server::start(&folder);
-    // The hash of the address makes the page open the song and mute a voice. The title of the page
-    // shows the result.
+    // The fragment of the address makes the page open the song and mute a voice. The browser prints
+    // the resulting page.
     let output = Command::new(browser)
         .args([
             "--headless",

@@ -1,4 +1,4 @@
-//! The square-wave chips. Rendering by edges gives the same result as rendering tick by tick.
+//! The square-wave chips. Rendering by steps gives the same result as rendering tick by tick.
 
 use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// Returns a register and a value. Low periods and long silences are both likely.
+/// Returns a register and a value. Short periods and long periods are both likely.
 fn ssg_write(random: &mut Random) -> (u8, u8) {
     let reg = random.below(14) as u8;
     let value = random.next() as u8;
@@ -76,7 +76,7 @@ fn ssg_steps_sum_to_its_levels() {
 }
 
 /// Runs two copies of a chip with the same random writes and blocks, one tick by tick and the other
-/// by its edges, and compares the stereo frames.
+/// by its steps, and compares the stereo frames.
 fn compare_stereo<C>(
     seed: u64,
     mut chips: [C; 2],

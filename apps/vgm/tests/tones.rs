@@ -146,7 +146,7 @@ fn damaged_songs_play_or_fail_cleanly() {
     }
 }
 
-/// The writes for one operator of the YM2151 (an undamped sine), and the writes that end it.
+/// The writes that start one operator of the YM2151 with an undamped sine.
 const OPM: [(u8, u8); 9] = [
     (0x20, 0xC7),
     (0x28, 0x4A),

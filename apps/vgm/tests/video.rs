@@ -105,7 +105,7 @@ fn pictures_do_not_depend_on_the_number_of_workers() {
 }
 
 #[test]
-fn png_files_are_numbered_and_independent_of_the_start() {
+fn png_files_are_numbered_and_have_the_given_size() {
     let folder = Folder::new("png");
     let draw = |name: &str, flags: &[&str]| {
         let flags = [

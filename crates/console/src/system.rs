@@ -3,9 +3,11 @@
 //! In a container, these files can be anything. None of them may keep a program from starting, so
 //! every read is bounded and never blocks.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The maximum size of a file. `/proc/cpuinfo` has about 1.5 KB per PU.
 const BYTES_MAX: usize = 1 << 25;
@@ -36,6 +38,33 @@ pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Returns the file of this program, to start it a second time.
+///
+/// On Linux, the standard library reads the path from `/proc`, which a container may lack. In this
+/// case, we search for the name by which the program was started, as a shell does. A relative name
+/// counts from the working directory, so call this before you change it.
+///
+/// # Errors
+///
+/// Returns the error of the system if it does not know the path and the search finds no file.
+pub fn own_program() -> io::Result<PathBuf> {
+    env::current_exe().or_else(|error| {
+        let name = env::args_os().next();
+        name.and_then(|name| find_program(&name, env::var_os("PATH").as_deref()))
+            .ok_or(error)
+    })
+}
+
+/// Searches for a program as a shell does: in the folders of `path` if the name has no folder.
+fn find_program(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
+    let name = Path::new(name);
+    if name.components().count() > 1 {
+        return name.is_file().then(|| name.into());
+    }
+    let mut files = env::split_paths(path?).map(|folder| folder.join(name));
+    files.find(|file| file.is_file())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +75,20 @@ mod tests {
         assert!(text("/dev/zero").is_err());
         assert!(text("/no/such/file").is_err());
         assert!(text("/").is_err());
+    }
+
+    #[test]
+    fn programs_are_found_as_by_a_shell() {
+        let own = env::current_exe().unwrap();
+        let (folder, name) = (own.parent().unwrap(), own.file_name().unwrap());
+        let path = env::join_paths([Path::new("/no/such/folder"), folder]).unwrap();
+        assert_eq!(find_program(name, Some(&path)), Some(own.clone()));
+        assert_eq!(find_program(own.as_os_str(), None), Some(own.clone()));
+        assert_eq!(find_program(name, None), None);
+        assert_eq!(
+            find_program(OsStr::new("./no-such-program"), Some(&path)),
+            None
+        );
     }
 
     #[test]

@@ -28,8 +28,8 @@
 //!
 //! With the feature `http2` the server also supports HTTP/2, which gRPC needs.
 //!
-//! We left out a client with a connection pool, because it belongs to a crate of its own, and the
-//! headers of proxies.
+//! We left out the headers of proxies. We also left out a client with a connection pool, because it
+//! belongs to a crate of its own.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_op_in_unsafe_fn)]
 

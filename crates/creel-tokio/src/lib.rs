@@ -41,9 +41,9 @@
 //!
 //! # `tokio::spawn` and `spawn_blocking`
 //!
-//! These two functions cannot be redirected to a pool. tokio has no hook for it: a handle always
-//! leads to one of tokio's own schedulers, and their threads belong to tokio. `LocalSet` only
-//! redirects `spawn_local`. Therefore you have these choices:
+//! We cannot redirect `tokio::spawn` and `tokio::task::spawn_blocking` to a pool, because tokio has
+//! no hook for it. A tokio handle always leads to one of tokio's own schedulers, whose threads
+//! belong to tokio. `LocalSet` only redirects `spawn_local`. Therefore you have these choices:
 //!
 //! | the task is spawned by | use |
 //! |---|---|

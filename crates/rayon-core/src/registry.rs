@@ -508,7 +508,9 @@ impl WorkerThread {
         injected: bool,
     ) -> (A, B) {
         if self.registry.is_solo() {
-            return (a(injected), b(injected));
+            let a = catch(|| a(injected));
+            let b = b(injected);
+            return (a.unwrap_or_else(|panic| resume_unwind(panic)), b);
         }
         self.registry.pool.recurse(|joiner| {
             joiner.join_context(|_| a(injected), |_, migrated| b(migrated || injected))

@@ -4,6 +4,7 @@
 use rayon_core::{ThreadPool, ThreadPoolBuilder, Yield};
 use std::{
     collections::HashSet,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -177,6 +178,27 @@ fn use_current_thread_works_with_and_without_further_threads() {
                 }
             });
             assert_eq!(count.into_inner(), 100);
+        };
+        thread::spawn(run).join().unwrap();
+    }
+}
+
+#[test]
+fn join_runs_the_second_closure_even_if_the_first_panics() {
+    for (threads, current) in [(1, true), (1, false), (2, true), (2, false)] {
+        let run = move || {
+            let builder = ThreadPoolBuilder::new().num_threads(threads);
+            let builder = if current {
+                builder.use_current_thread()
+            } else {
+                builder
+            };
+            let pool = builder.build().unwrap();
+            let ran = AtomicUsize::new(0);
+            let b = || ran.fetch_add(1, Ordering::Relaxed);
+            let join = || pool.join(|| panic!("expected"), b);
+            assert!(catch_unwind(AssertUnwindSafe(join)).is_err());
+            assert_eq!(ran.into_inner(), 1, "{threads} threads");
         };
         thread::spawn(run).join().unwrap();
     }

@@ -18,8 +18,8 @@
 //!
 //! # Where to put `on`
 //!
-//! Put it after the last step that needs the order of the items, and before the first step that
-//! makes their number unknown. The compiler checks this: `on` exists only for
+//! Put `on` after the last step that needs the order of the items, and before the first step that
+//! makes the number of items unknown. The compiler checks this: `on` exists only for
 //! [`IndexedParallelIterator`], and it returns a plain [`ParallelIterator`].
 //!
 //! | before `on` | after it | before or after |

@@ -7,7 +7,7 @@
 //! | module | for |
 //! |---|---|
 //! | `summary` | a few values (mean, median, interval, outliers), and ratios of pairs |
-//! | `estimate` | noisy ratios: a trimmed mean, its interval, and whether it is a difference |
+//! | `estimate` | noisy ratios: a trimmed mean, its interval, and whether the ratio is a difference or only noise |
 //! | `moments` | long series that are not stored |
 //! | `histogram` | quantiles of long series |
 //! | [`noise`] | synthetic samples for tests |

@@ -21,13 +21,15 @@
 //! | `machine/` | [`Machine`]: its constructors, derived facts, the logical order |
 //! | `budget.rs`, `placement/` | the number of workers, placement policies, layouts, the ledger |
 //!
-//! In addition there is `neighbours.rs`, which uses only the types.
+//! In addition, `neighbours.rs` finds threads of other processes that are pinned to the same PUs.
+//! It imports from `types/` only.
 //!
-//! **Invariants.** No environment variable changes a result. (We look at those of OpenMP to see
-//! whether its runtime may have bound this thread.) We place workers only on PUs that the caller
-//! allows. Reading a machine is bounded, and no file can make [`Machine::detect`] fail. A hostile
-//! tree gives a machine with notes, or [`Error::NoMachine`] if it lists no CPU, and never a panic
-//! or an endless read.
+//! **Invariants.** No environment variable changes a result, with one exception: if a variable of
+//! OpenMP is set and an OpenMP runtime is loaded, its runtime may have bound the calling thread. We
+//! then use the places of this runtime as the mask. We place workers only on PUs that the caller
+//! allows. Reading a machine is bounded, and no file can make [`Machine::detect`] fail. A tree of
+//! nonsense files gives a machine with notes, or [`Error::NoMachine`] if it lists no CPU, and never
+//! a panic or an endless read.
 //!
 //! **Left out on purpose.** Memory binding, devices, and distances between NUMA nodes. We use the
 //! distances only to find the nearest PUs of a node without PUs.

@@ -44,7 +44,7 @@ module Creel
   # Starts the program again with CRYSTAL_WORKERS, if the variable is not set.
   def self.size_workers
     return if ENV["CRYSTAL_WORKERS"]?
-    count = jobs || workers
+    count = jobs || Math.min(workers, WORKERS_MAX)
     path = Process.executable_path
     return unless path
     Process.exec(path, ARGV, env: {"CRYSTAL_WORKERS" => count.to_s})

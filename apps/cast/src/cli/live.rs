@@ -42,6 +42,8 @@ struct State {
     view: View,
     begin: Instant,
     drawn: Option<Instant>,
+    /// The time at which we last took figures from the run, which we do not do during a pause.
+    sampled: Option<Instant>,
     rows: Vec<Row>,
     /// The number of packets of each stream when we last read the figures. A key redraws the
     /// screen, but does not read them again.
@@ -64,6 +66,7 @@ impl LiveView {
             view: View::default(),
             begin: Instant::now(),
             drawn: None,
+            sampled: None,
             rows: Vec::new(),
             packets: HashMap::new(),
             end: None,
@@ -103,6 +106,7 @@ impl LiveView {
         if is_due {
             state.drawn = Some(now);
             if !state.view.is_paused {
+                let since = state.sampled.replace(now).map(|sampled| now - sampled);
                 state.sample(&self.live, since.unwrap_or(INTERVAL));
             }
         }

@@ -28,12 +28,21 @@ Examples:
   creel-cast receive --pcap capture.pcapng --streams-format csv
           analyse a capture";
 
+/// The flags that need a socket, which the analysis of a capture does not have.
+const NOT_FOR_CAPTURES: [&str; 6] = ["live", "on", "rtcp_xr", "source", "tcp", "write_pcap"];
+
 /// Receive streams, and report lost, late, reordered and duplicate packets
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Receive {
     /// Receive stream n on port + n of this address. If it is a multicast group, join it
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5004", conflicts_with_all = ["from_sdp", "pcap"], help_heading = "Input")]
+    #[arg(
+        long,
+        value_name = "IP:PORT",
+        default_value = "127.0.0.1:5004",
+        conflicts_with = "from_sdp",
+        help_heading = "Input"
+    )]
     on: SocketAddr,
     /// Expect N streams, each on a port of its own unless --shared-port is given [default: 500]
     #[arg(long, value_name = "N", value_parser = count, help_heading = "Input")]
@@ -50,7 +59,7 @@ pub struct Receive {
     tcp: bool,
     /// Analyse this capture instead of receiving from the network: pcap or pcapng, also compressed
     /// with gzip. `-` is stdin
-    #[arg(long, value_name = "FILE", help_heading = "Input")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_FOR_CAPTURES, help_heading = "Input")]
     pcap: Option<PathBuf>,
     /// Read datagrams as RTP packets, or as bare samples of --codec, little-endian (raw)
     #[arg(
@@ -94,16 +103,11 @@ pub struct Receive {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     wav: Option<PathBuf>,
     /// Write all packets that arrive to this capture file, in the format pcap
-    #[arg(
-        long,
-        value_name = "FILE",
-        conflicts_with = "pcap",
-        help_heading = "Output"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     write_pcap: Option<PathBuf>,
     /// Show one row per stream while they arrive, sorted by a column that you choose with the arrow
     /// keys. `q` ends the run
-    #[arg(long, conflicts_with = "pcap", help_heading = "Output")]
+    #[arg(long, help_heading = "Output")]
     live: bool,
     /// Print one row per stream. The totals then go to stderr, unless --format is json or csv
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]

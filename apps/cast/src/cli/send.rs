@@ -28,6 +28,23 @@ Examples:
   creel-cast send --pcap capture.pcap --to 127.0.0.1:5004
           replay a capture at its own pace";
 
+/// The flags that would change what is sent. A replay sends the packets of the capture as they are.
+const NOT_FOR_REPLAYS: [&str; 13] = [
+    "control",
+    "framing",
+    "from_sdp",
+    "hertz",
+    "keys",
+    "packet_time",
+    "sdp",
+    "sequence",
+    "ssrc",
+    "tcp",
+    "timestamp",
+    "tone",
+    "wav",
+];
+
 /// Send streams to clients
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -64,7 +81,7 @@ pub struct Send {
     tcp: Option<SocketAddr>,
     /// Replay this capture (pcap or pcapng) instead of sending a test signal, with its original
     /// timing. The packets of the nth port of the capture go to port + n
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tone", "hertz", "wav", "tcp", "from_sdp", "control"], help_heading = "Content")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = NOT_FOR_REPLAYS, help_heading = "Content")]
     pcap: Option<PathBuf>,
     /// Press these telephone keys at the beginning of each stream: 0 to 9, *, #, A to D, and !
     /// (hook flash). Their payload type is the one that --codec or --from-sdp defines for

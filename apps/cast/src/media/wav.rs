@@ -97,15 +97,24 @@ impl Sound {
             return Err(malformed("the file has no RIFF WAVE header"));
         }
         let format = chunk(bytes, b"fmt ").ok_or(malformed("the file has no format chunk"))?;
+        // With tag 0xfffe, the chunk goes on with the positions of the channels, and has its real tag
+        // at the beginning of the sub-format.
+        let extended = format
+            .get(24..26)
+            .map(|tag| u16::from_le_bytes([tag[0], tag[1]]));
         let format: &[u8; 16] = format
             .first_chunk()
             .ok_or(malformed("the format chunk of the file is too short"))?;
         let word = |at: usize| u16::from_le_bytes([format[at], format[at + 1]]);
         let (tag, channels, bits) = (word(0), usize::from(word(2)), word(14));
         let rate = u32::from_le_bytes([format[4], format[5], format[6], format[7]]);
-        // Tag 0xfffe means that the chunk goes on with a sub-format and the positions of the
-        // channels. We take the sub-format to be PCM, because the sample has 16 or 24 bits.
-        if !(tag == 1 || tag == 0xfffe) || !(bits == 16 || bits == 24) || channels == 0 {
+        // A chunk that ends before its sub-format has no other tag, so we read it as PCM.
+        let tag = if tag == 0xfffe {
+            extended.unwrap_or(1)
+        } else {
+            tag
+        };
+        if tag != 1 || !(bits == 16 || bits == 24) || channels == 0 {
             let what = format!("format {tag} with {channels} channels of {bits} bits");
             return Err(Problem::Unsupported(what));
         }
@@ -273,6 +282,21 @@ mod tests {
         let sound = Sound::parse(&bytes).ok().unwrap();
         assert_eq!((sound.rate, sound.channels), (48_000, 1));
         assert_eq!((sound.samples, sound.low), (vec![0x1234, -1], vec![9, 255]));
+    }
+
+    #[test]
+    fn only_pcm_is_read_from_an_extensible_format() {
+        let file = |tag: u8| {
+            let mut bytes = b"RIFF\0\0\0\0WAVEfmt \x28\0\0\0".to_vec();
+            bytes.extend([0xfe, 0xff, 1, 0, 0x80, 0xbb, 0, 0, 0, 0, 0, 0, 2, 0, 16, 0]);
+            bytes.extend([22, 0, 16, 0, 4, 0, 0, 0, tag, 0, 0, 0, 0, 0, 0x10, 0]);
+            bytes.extend([0x80, 0, 0, 0xaa, 0, 0x38, 0x9b, 0x71]);
+            bytes.extend(b"data\x04\0\0\0\x01\0\x02\0");
+            Sound::parse(&bytes)
+        };
+        assert_eq!(file(1).ok().unwrap().samples, [1, 2]);
+        // 3 is floating point.
+        assert!(matches!(file(3), Err(Problem::Unsupported(_))));
     }
 
     #[test]

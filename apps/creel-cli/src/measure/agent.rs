@@ -2,7 +2,7 @@
 
 use super::runner::{Outcome, RunReply, RunRequest, signal_below};
 use anyhow::{Context, Result, bail};
-use creel_console::{Exit, Failure, Interrupt};
+use creel_console::{Exit, Failure, Interrupt, system};
 use nix::sys::signal::Signal;
 use std::{
     io::{BufRead, BufReader, ErrorKind, Write},
@@ -30,7 +30,7 @@ pub struct Agent {
 
 impl Agent {
     pub fn start() -> Result<Self> {
-        let own = std::env::current_exe().context(
+        let own = system::own_program().context(
             "cannot find the program file of creel, which creel starts a second time to run the \
              commands",
         )?;

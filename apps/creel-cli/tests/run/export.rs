@@ -24,7 +24,10 @@ fn java_exports_set_tool_options() {
     assert!(set.contains("ActiveProcessorCount="), "{set}");
     if creel_topology_has_no_smt() && Quota::none_here() {
         let (nothing, why) = export(&[]);
-        assert!(nothing.is_empty() && why.contains("changes nothing"), "{why}");
+        assert!(
+            nothing.is_empty() && why.contains("changes nothing"),
+            "{why}"
+        );
     }
 }
 

@@ -213,7 +213,7 @@ impl Packed {
         Ok(bytes)
     }
 
-    /// Reads the whole song, up to the maximum size of songs.
+    /// Reads the song, at most one byte more than the maximum size of songs.
     ///
     /// # Errors
     ///

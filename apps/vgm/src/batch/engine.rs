@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //!
-//! - Each song is started by one worker, in the order of the plan, and its end is reported once.
+//! - Each song is started by one worker, in the order of the plan. Its end is reported once, unless
+//!   the run stops before.
 //! - A file appears under its name only when it is complete, even if something fails.
 //! - The bytes of the files do not depend on the number of jobs or workers.
 
@@ -34,7 +35,7 @@ use crate::wav::Layout;
 /// for the disk at once, because the disk can sync several files at the same time.
 pub const SPARE_WORKERS: usize = 4;
 
-/// The maximum number of files that wait for the disk. If there are more, the jobs wait as well.
+/// If this many files wait for the disk, the jobs start no further song.
 const UNPUBLISHED_MAX: usize = 16;
 
 /// The treatment of songs whose sound file exists.
@@ -104,7 +105,8 @@ pub enum Event<'e> {
     Started(u64),
     /// This number of further frames was rendered.
     Rendered(u64),
-    /// The song is on the disk under its name. This is its last event.
+    /// The song is on the disk under its name, or was passed to the sink of a [`Stream`]. This is
+    /// its last event.
     Done(Extent, &'e Warnings),
     /// The song was skipped, because its file exists. This is its only event.
     Skipped,
@@ -135,8 +137,8 @@ pub struct Engine<'a> {
 pub struct Observer<'w> {
     /// Receives each event of each song.
     pub on_event: &'w (dyn Fn(&Unit, Event<'_>) + Sync),
-    /// Returns whether to stop. It is called before each block. If it returns true, unfinished
-    /// songs are abandoned without a further event.
+    /// Returns whether to stop. It is called before each song and after each block. If it returns
+    /// true, unfinished songs are abandoned without a further event.
     pub should_stop: &'w (dyn Fn() -> bool + Sync),
 }
 

@@ -21,12 +21,12 @@ use crate::error::{Error, Result};
 
 /// The maximum depth of playlists in playlists.
 const LISTS_MAX: usize = 16;
-/// The maximum number of songs of all playlists together.
+/// If this many songs have been found, we reject further entries of playlists.
 const LISTED_MAX: usize = 1_000_000;
 /// The maximum size of standard input, which may be an archive.
 const INPUT_BYTES_MAX: u64 = 512 << 20;
 
-/// The maximum number of folder entries that we check for songs in subfolders.
+/// The maximum number of entries that we check to find out whether a subfolder contains songs.
 const DEEPER_MAX: usize = 10_000;
 
 /// The songs that were found.
@@ -36,9 +36,9 @@ pub struct Found {
     pub songs: Vec<(Source, PathBuf)>,
     /// Paths that cannot be read, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
-    /// Folders whose subfolders contain songs but were not searched.
+    /// Folders that have archives, or subfolders with songs, which were not searched.
     pub unsearched_folders: Vec<PathBuf>,
-    /// Folders without songs.
+    /// Folders, archives and playlists without songs.
     pub empty_folders: Vec<PathBuf>,
 }
 
@@ -50,7 +50,8 @@ pub struct Found {
 ///   searched as well.
 /// - `-` stands for standard input, which is read to its end.
 ///
-/// We do not follow links to folders, because they may lead back to a parent folder.
+/// Within a folder, we do not follow links to folders, because they may lead back to a parent
+/// folder.
 pub fn find(paths: &[PathBuf], recurse: bool) -> Found {
     let mut found = Found::default();
     for path in paths {

@@ -67,7 +67,8 @@ impl Source {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`Song::read`].
+    /// Returns the same errors as [`Song::read`], and for a song in an archive also those of
+    /// [`Packed::read_all`].
     pub fn load(&self) -> Result<Song> {
         match self {
             Source::File(path) => Song::read(path),
@@ -171,12 +172,13 @@ pub struct Unit {
     /// The length of the song according to its header, in samples at 44,100 Hz. We use it only for
     /// estimates.
     pub claimed: u64,
-    /// The estimated rendering time. We use it only for ordering.
+    /// The estimated rendering time. The order of the songs and
+    /// [`is_better_split`](Plan::is_better_split) depend on it.
     pub cost: Cost,
     /// The position of the song in the input.
     pub order: usize,
-    /// The number of the song in its folder, from 1 in the order of the input. It is `None` for a
-    /// song that was not found in a folder, an archive or a playlist with others.
+    /// The number of the song among the songs of its output folder, from 1 in the order of the
+    /// input. It is `None` for a song that is alone in its output folder.
     pub track: Option<usize>,
     /// The part of the song to render, or `None` for the whole song.
     pub stem: Option<Stem>,
@@ -210,9 +212,9 @@ pub struct Plan {
     pub units: Vec<Unit>,
     /// Paths that cannot be rendered, each with the reason.
     pub refused: Vec<(PathBuf, Error)>,
-    /// Folders whose subfolders contain songs but were not searched.
+    /// Folders that have archives, or subfolders with songs, which were not searched.
     pub unsearched_folders: Vec<PathBuf>,
-    /// Folders without songs.
+    /// Folders, archives and playlists without songs.
     pub empty_folders: Vec<PathBuf>,
 }
 

@@ -55,7 +55,7 @@ pub fn entries(path: &Path, kind: Kind) -> Result<Vec<Target>> {
 ///
 /// # Errors
 ///
-/// Returns the same errors as [`entries`].
+/// Returns the same errors as [`entries`], except [`Error::Io`].
 pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(Error::TooLarge(
@@ -80,7 +80,7 @@ pub fn entries_of(bytes: &[u8], kind: Kind, folder: &Path) -> Result<Vec<Target>
     Ok(places.chain(broken.map(Target::Broken)).collect())
 }
 
-/// The locations of an entry. We use the first that can be played.
+/// The locations of an entry. [`resolve`] chooses one of them.
 type Track = Vec<Vec<u8>>;
 
 /// Returns the entries: all lines that are neither empty nor comments.

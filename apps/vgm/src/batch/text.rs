@@ -4,12 +4,12 @@
 #[cfg(feature = "formats")]
 use encoding_rs::{Encoding, SHIFT_JIS, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// Converts UTF-16 to UTF-8, with or without a byte order mark. Returns other text unchanged,
-/// except that it removes the byte order mark of UTF-8.
+/// Converts UTF-16 to UTF-8, if it has a byte order mark or begins with two ASCII characters.
+/// Returns other text unchanged, except that it removes the byte order mark of UTF-8.
 #[cfg(feature = "formats")]
 pub fn utf8(bytes: &[u8]) -> Vec<u8> {
     let marked = Encoding::for_bom(bytes).map(|(encoding, _)| encoding);
-    // Every playlist begins with ASCII characters, so the positions of the zeros show the byte
+    // Most playlists begin with ASCII characters. The positions of the zeros then show the byte
     // order.
     let encoding = marked.or(match bytes {
         [first, 0, second, 0, ..] if *first != 0 && *second != 0 => Some(UTF_16LE),

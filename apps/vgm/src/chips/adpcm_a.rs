@@ -11,7 +11,8 @@
 //! | 20–25, 28–2D | `xxxxxxxx` | end address, low and high |
 //!
 //! Addresses are in units of 256 bytes on the YM2610. On the YM2608 they are fixed. A voice decodes
-//! one nibble per envelope tick, which is a third of the native rate.
+//! one nibble per envelope tick, which is a third of the native rate. The last two voices of the
+//! YM2608 decode one per two ticks.
 //!
 //! Source: Yamaha YM2608 application manual (rhythm) and published YM2610 register descriptions;
 //! the 12-bit wrap, the 20-bit end and the level steps follow ymfm (BSD-3-Clause, Aaron Giles).

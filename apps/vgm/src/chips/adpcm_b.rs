@@ -12,7 +12,7 @@
 //! | 02, 03 | `xxxxxxxx` | start address, low and high |
 //! | 04, 05 | `xxxxxxxx` | end address, low and high |
 //! | 08 | `xxxxxxxx` | data |
-//! | 09, 0A | `xxxxxxxx` | rate in 65536ths of a native frame, low and high |
+//! | 09, 0A | `xxxxxxxx` | samples per native frame in 65536ths, low and high |
 //! | 0B | `xxxxxxxx` | level |
 //! | 0C, 0D | `xxxxxxxx` | limit address, low and high |
 //!

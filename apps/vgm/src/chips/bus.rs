@@ -1,14 +1,13 @@
-//! The bus to a chip: delays writes so that each native frame has at most one, in the order of the
-//! song.
+//! The bus to a chip: delays writes, so that the chip sees each change of a key.
 //!
 //! An FM chip reads its keys once per frame, and it is busy with a write for about the same time.
 //! No driver can therefore write two registers in one frame. The time of a song is coarser. If a
 //! key is released and pressed again at the same tick, the chip would see one state only, and the
-//! note would be lost. Therefore the bus gives each write of a tick its own frame.
+//! note would be lost. Therefore each write occupies the bus for a frame.
 //!
 //! The exact frame matters only for changes of keys. Settings between two changes of keys take
-//! effect together, in the frame of the first of them. Otherwise a burst of settings would split
-//! the chip's blocks into single frames.
+//! effect together, in the frame of the first of them, if they are due by then. Otherwise a burst
+//! of settings would split the chip's blocks into single frames.
 //!
 //! Invariant: the frame of a write depends only on the writes before it. Frames never decrease. A
 //! write takes effect in the frame in which it is due or at most [`DELAY_MAX`] frames later. If a

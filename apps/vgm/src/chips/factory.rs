@@ -1,8 +1,8 @@
 //! Creates the chips of one song, at the clocks that its header gives.
 //!
-//! A chip consists of *parts*. Most chips have one part, which renders native frames. The square
-//! waves of an OPN chip are a separate part, which renders steps at the output rate. Otherwise
-//! their many writes would split the blocks of the FM.
+//! A chip consists of *parts*. Most chips have one part, which renders either native frames or
+//! steps at the output rate. The square waves of an OPN chip (its SSG) are a separate part, which
+//! renders steps. Otherwise their many writes would split the blocks of the FM.
 //!
 //! [`levels`] computes the levels of the parts.
 
@@ -41,7 +41,8 @@ use crate::sequence::LANES;
 /// A part of a chip and its level, which is the factor from one of its steps to full scale.
 #[derive(Clone)]
 pub enum Part {
-    /// A part that renders native frames. It receives the chip's main lane and its data lane.
+    /// A part that renders native frames. It receives the chip's main lane, and its data lane if
+    /// it has one. However, the wave part of an OPL4 receives only the second lane.
     Frames(FrameChip, f32),
     /// A part that renders square waves. It receives the lane with this index.
     Squares(SquareChip, usize, f32),
@@ -80,8 +81,8 @@ impl Part {
 ///
 /// # Errors
 ///
-/// Returns [`Error::Unsupported`] if no chip of the song can be played, or [`Error::Malformed`] if
-/// this is because no chip can run at the clock in the header.
+/// If no chip that the song writes to can be played, returns [`Error::Malformed`] if one of them
+/// cannot run at its clock, and otherwise [`Error::Unsupported`].
 pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     let (mut all, mut refused) = (Vec::new(), None);
     for instance in song.chips() {
@@ -154,8 +155,8 @@ fn no_chip(song: &Song) -> Error {
     })
 }
 
-/// Returns the approximate time that a chip takes to render a frame, in ns. We use it only to sort
-/// songs.
+/// Returns the approximate time that a chip takes to render a frame, in ns. We use it only for
+/// estimates.
 ///
 /// Source: the carried songs, 2.5 GHz Cascade Lake.
 pub fn render_cost_ns(chip: ChipId) -> u64 {

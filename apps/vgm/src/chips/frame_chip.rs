@@ -267,7 +267,7 @@ impl FrameChip {
             _ => return,
         };
         // A ROM block begins with the size of the whole memory and the start address. A RAM block
-        // begins with the start address only. We checked when reading the song that blocks lie
+        // begins with the start address only. The sequencer has dropped all blocks that do not lie
         // within the memory that a chip can address.
         let words = if block.kind < 0xC0 { 2 } else { 1 };
         let (head, data) = song.bytes()[block.data].split_at(4 * words);

@@ -2,7 +2,8 @@
 //!
 //! The file of a chip declares a [`ChipInfo`], and [`registry`](super::registry) lists it. All code
 //! that needs information about a [`ChipId`] (the mix, mutes and stems, `creel-vgm chips`) reads it
-//! from there. To add a chip, you therefore add a file and a line.
+//! from there. To add a chip, you therefore add a file and a line, unless its [`Create`] is
+//! [`ByFactory`](Create::ByFactory).
 
 use super::pcm::PcmChip;
 use super::step_chip::StepChip;
@@ -25,7 +26,7 @@ pub struct ChipInfo {
     pub level: Level,
     /// The voices of the chip, in the order of their numbers.
     pub voices: &'static [VoiceGroup],
-    /// The approximate time to render a frame, in ns. We use it only to sort songs.
+    /// The approximate time to render a frame, in ns. We use it only for estimates.
     ///
     /// Source: the carried songs, 2.5 GHz Cascade Lake.
     pub cost_ns: u64,

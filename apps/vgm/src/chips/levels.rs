@@ -9,9 +9,10 @@
 //!   header, in which 256 is unity. The extra header replaces or scales the volume of the chip or
 //!   of its SSG.
 //!
-//! We scale a song as a whole by a power of two. Each chip has a *weight*, which is its volume
-//! times its share. The power of two brings the sum of the weights above 1.5 and up to 3. A chip
-//! that the song only initialises does not count.
+//! We scale a song as a whole by a power of two, from 1/64 to 64. Each chip has a *weight*, which
+//! is its volume times its share. For an OPN or a YMF278B, we add the volume of the SSG or of the
+//! FM. The power of two brings the sum of the weights above 1.5 and up to 3. A chip that the song
+//! only initialises does not count, unless this holds for all its chips.
 //!
 //! Source: VGM specification 1.71, "Chip Volume Header"; the volumes that VGMPlay and libvgm use;
 //! the scales from tones rendered by libvgm (`tests/balance.rs`, docs/design/vgm.md).

@@ -16,9 +16,9 @@
 //! | 44 | which sides are attenuated: bits 4 to 7 left, 0 to 3 right |
 //! | 50 | which sides are switched off, likewise |
 //!
-//! A tick is 16 clocks, which is a microsecond. When a counter runs out, its register shifts left.
-//! The inverted parity of the taps is shifted in. The output is the volume, or its negative if bit
-//! 0 is clear. With `i` these values are added up within 8 bits.
+//! A tick is 16 clocks, or a microsecond at 16 MHz. When a counter runs out, its register shifts
+//! left. The inverted parity of the taps is shifted in. The output is the volume, or its negative
+//! if bit 0 is clear. With `i` these values are added up within 8 bits.
 //!
 //! We leave out two features on purpose: clocking channel 0 with timer 7, and the other inputs of
 //! the DAC.

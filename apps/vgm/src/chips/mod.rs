@@ -1,6 +1,6 @@
 //! The sound chips, each in its own file with its register map at the top.
 //!
-//! Chips that play samples implement [`PcmChip`](pcm::PcmChip), and most chips that play
+//! Most chips that play samples implement [`PcmChip`](pcm::PcmChip), and most chips that play
 //! square waves implement [`StepChip`](step_chip::StepChip). The others have no common trait, but
 //! they have the same methods:
 //!

@@ -107,7 +107,7 @@ pub struct Oki {
 }
 
 impl Oki {
-    /// Creates a decoder whose value starts half a step below the middle.
+    /// Creates a decoder whose value starts half a step of a 10-bit output below the middle.
     pub fn from_below() -> Self {
         Oki {
             value: -2,

@@ -46,7 +46,7 @@ pub const INFO: ChipInfo = ChipInfo {
 /// The part of the value that remains at the next code, in 256ths.
 const KEPT: i32 = 245;
 
-/// The value after a start, half a step below the middle.
+/// The value after a start, half a step of the 10-bit output below the middle.
 const START_VALUE: i32 = -2;
 
 /// The largest number of queued bytes. Further bytes replace the oldest ones.

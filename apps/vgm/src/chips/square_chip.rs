@@ -101,7 +101,7 @@ impl SquareChip {
             // Blocks of lower kinds are data for streams and not memory.
             Ok((Command::Block(block), _)) if block.kind >= 0x80 => {
                 // `head` is the number of bytes before the data, which contain the start address.
-                // We checked that they exist when we read the song.
+                // The sequencer has dropped blocks without them.
                 let data = &song.bytes()[block.data];
                 let place = |at: usize| u32::from_le_bytes(std::array::from_fn(|n| data[at + n]));
                 let (head, start) = match block.kind {

@@ -557,7 +557,8 @@ impl Used {
         self.0 |= other.0;
     }
 
-    /// Returns a line for each part of a chip that a song uses and that we do not play.
+    /// Returns a line for each part of a chip that a song uses and that we do not play, and for
+    /// each chip whose bit 31 of the clock we do not know.
     ///
     /// `has` returns whether the song writes to a chip.
     pub fn lines(&self, header: &Header, has: impl Fn(ChipId) -> bool) -> Vec<String> {

@@ -13,7 +13,8 @@
 //!
 //! Voices can be muted and unmuted while a song plays. For this purpose the [`VoiceMuter`]
 //! remembers the unchanged volumes and writes to the chip immediately. It also releases a key
-//! immediately. However, it does not press a key again before the next note of the voice.
+//! immediately. However, it does not press a key again before the next note of the voice. For the
+//! OKIM6295 and the MultiPCM it remembers nothing: there a change takes effect with the next note.
 //!
 //! We leave out chips with one voice on purpose.
 //!

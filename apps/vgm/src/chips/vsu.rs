@@ -54,7 +54,7 @@ const NOISE: usize = 5;
 /// The bits of the noise register that are compared with bit 7.
 const TAPS: [u8; 8] = [14, 10, 13, 4, 8, 6, 9, 11];
 
-/// The number of output steps per step of the chip, which has 63 × 31 levels.
+/// The number of output steps per step of the chip, which has 63 × 29 levels.
 const SCALE: i32 = 4;
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 //! | register | |
 //! |---|---|
 //! | 07 | ADPCM-B's 00: control |
-//! | 08 | bits 6, 7: CSM and note select; bits 0–3: ADPCM-B's 01, memory |
+//! | 08 | bits 7, 6: CSM and note select; bits 0–3: ADPCM-B's 01, memory |
 //! | 09–12 | ADPCM-B's 02 to 0B, see [`adpcm_b`](super::adpcm_b) |
 //! | 06, 18, 19 | keyboard and I/O, which make no sound |
 //! | others | FM, see [`opl::registers`](super::opl::registers) |

@@ -55,10 +55,10 @@ const CHANNELS: usize = 9;
 /// The rate of the depress stage: 20 ms for 96 dB.
 const DEPRESS_RATE: u8 = 12 * 4;
 
-/// The release rate of percussive instruments: 0.6 s for 96 dB.
+/// The release rate of percussive instruments: 0.66 s for 96 dB.
 const RELEASE_RATE: u8 = 7 * 4;
 
-/// The release rate if a channel's sustain bit is set: 2.4 s for 96 dB.
+/// The release rate if a channel's sustain bit is set: 2.6 s for 96 dB.
 const SUSTAINED_RELEASE_RATE: u8 = 5 * 4;
 
 /// An instrument, as in registers 00 to 07.

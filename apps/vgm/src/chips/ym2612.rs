@@ -32,7 +32,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YM2612, YM3438",
     verification: YMFM,
     ratio: Some(2.5),
-    // The core outputs the mean of six channels of 14 bits.
+    // The core outputs the mean of six channels.
     level: Level::new(1.5, 0x100, 1.0),
     voices: &[
         VoiceGroup::Counted("FM", 5),

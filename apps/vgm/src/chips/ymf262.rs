@@ -3,8 +3,8 @@
 //!
 //! The register map is in [`opl::registers`](super::opl::registers). A frame takes 288 clocks. A
 //! channel has four outputs. A and B are left and right. We leave out C and D, because they lead to
-//! a second converter that few boards have. A song with a voice on C or D that is not on A or B says
-//! so.
+//! a second converter that few boards have. We report a song with a voice on C or D that is not on
+//! A or B.
 //!
 //! Source: Yamaha YMF262 data sheet and application manual.
 

@@ -30,7 +30,7 @@ pub const INFO: ChipInfo = ChipInfo {
     name: "YMZ280B",
     verification: DOCUMENTS,
     ratio: Some(1.7),
-    // The core drops one bit, so that eight voices fit into 16 bits.
+    // The core drops one bit, so that two voices at their loudest fit into 16 bits.
     level: Level::new(2.0, 0x98, 2.0),
     voices: &[VoiceGroup::Numbered(8)],
     cost_ns: 50,

@@ -123,7 +123,7 @@ impl Orchestra for X68000 {
         let mut out = Writer::new(&[(ChipId::Ym2151, OPM_HZ), (ChipId::Okim6258, OKI_HZ)]);
         out.header_byte(0x94, OKI_FLAGS);
         out.block(0x04, &self.samples);
-        // Stream 0 writes the bytes of bank 4 to register 1 of chip 17.
+        // Stream 0 writes the bytes of bank 4 to register 1 of chip 0x17, the MSM6258.
         out.command(&[0x90, 0, 0x17, 0, 1]);
         out.command(&[0x91, 0, 4, 1, 0]);
         let [a, b, c, d] = (CODES_A_SECOND / 2).to_le_bytes();

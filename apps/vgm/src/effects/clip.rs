@@ -1,4 +1,4 @@
-//! Soft clipping: compresses samples that would exceed full scale, so that they stay below it.
+//! Soft clipping: compresses loud samples, so that none exceeds full scale.
 
 use super::Effect;
 

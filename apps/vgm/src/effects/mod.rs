@@ -40,7 +40,7 @@ pub struct Effects {
     pub width: f32,
     /// The target of loudness normalisation.
     pub loudness: Loudness,
-    /// Whether to compress samples that would exceed full scale instead of clipping them.
+    /// Whether to compress samples above 0.8 of full scale, so that none must be clipped.
     pub soft_clip: bool,
     /// Whether to add noise of one step, so that rounding does not cause distortion.
     pub dither: bool,

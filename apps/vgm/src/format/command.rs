@@ -305,7 +305,8 @@ const WORD_CHIPS: [ChipId; 9] = [
     ChipId::X1010,
 ];
 
-/// The chips of the commands D0–D6, which have a port, a register and a value.
+/// The chips of the commands D0–D6. D0–D5 have a port, a register and a byte. D6 has a register and
+/// a word.
 const PORT_CHIPS: [ChipId; 7] = [
     ChipId::Ymf278b,
     ChipId::Ymf271,
@@ -381,7 +382,8 @@ pub fn pwm_write(song: &[u8], offset: usize) -> Option<(u16, u16)> {
     }
 }
 
-/// Returns the write at `offset` and its length in bytes if it is one of the frequent writes.
+/// Returns the write at `offset` and its length in bytes if it is one of the frequent writes, and
+/// if at least three bytes follow `offset` in the song, including the command itself.
 ///
 /// The result is that of [`decode`], but we get it faster.
 #[inline(always)]

@@ -29,8 +29,9 @@ pub struct Unpacked {
 ///
 /// # Errors
 ///
-/// Returns [`Error::NotVgm`] if a damaged container has no complete header of a song before its
-/// defect, and [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
+/// Returns [`Error::NotVgm`] if a damaged container does not have a complete header of a song and
+/// a byte after it before its defect, or if bzip2 or zstd needs the feature `formats`. Returns
+/// [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`].
 pub fn unpack(packed: Vec<u8>) -> Result<Unpacked> {
     let unpacked = match packed.as_slice() {
         [0x1F, 0x8B, ..] => read_members(&packed)?,
@@ -84,7 +85,7 @@ fn read_members(packed: &[u8]) -> Result<Unpacked> {
     }
 }
 
-/// The number of bytes that a song needs at least, so that a part of it may be worth playing.
+/// The size of the shortest header, in bytes. Without a byte after it, there is nothing to play.
 const HEADER_BYTES: usize = 0x40;
 
 fn read_bounded(container: &str, decoder: impl Read) -> Result<Unpacked> {

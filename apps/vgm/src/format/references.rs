@@ -18,8 +18,8 @@ const USELESS_MAX: usize = 8;
 /// The data that a song needs from its banks.
 pub(super) struct References {
     has_dac: bool,
-    /// The read position of commands 80 to 8F. It is `None` after the first of them, because the
-    /// next ones do not matter.
+    /// The read position of the next command 80 to 8F. It is `None` if the song has no YM2612, and
+    /// from such a command until the next command E0, because only the first one matters.
     dac: Option<u32>,
     /// The smallest number of bytes of each kind of data that the song needs. `blocks` is the same
     /// for blocks.
@@ -58,8 +58,9 @@ impl References {
         self.dac = self.has_dac.then_some(offset);
     }
 
-    /// Notes a command of 80 to 8F, which writes a byte of the DAC data. Only the first one after
-    /// command E0 matters, because many songs read some bytes beyond the end of a sample.
+    /// Notes a command of 80 to 8F, which writes a byte of the DAC data. Only the first one of the
+    /// song and the first one after each command E0 matter, because many songs read some bytes
+    /// beyond the end of a sample.
     #[inline]
     pub(super) fn dac_write(&mut self) {
         if let Some(offset) = self.dac.take() {

@@ -182,7 +182,7 @@ impl Samples {
             ChipId::Ga20 => reg & 7 == 6 && value & 2 != 0,
             ChipId::K007232 => matches!(reg, 0x05 | 0x0B),
             ChipId::Scsp => reg < 0x400 && reg & 0x1F == 0 && value & 0x18 == 0x18,
-            // The end of a sample.
+            // We look for writes to the end address of a sample.
             ChipId::Ymf271 => port == 4 && (0x30..0x60).contains(&reg) && value != 0,
             ChipId::Es5503 => (0xA0..0xC0).contains(&reg) && value & 1 == 0,
             _ => false,

@@ -66,8 +66,8 @@ impl Song {
 
     /// Reads a song from memory: plain, gzip, bzip2 or zstd.
     ///
-    /// We read as much of a damaged song as a listener can hear. [`Song::warnings`] describes the
-    /// damage, and [`Song::losses`] the part of it that is audible.
+    /// We read a damaged song as far as we can. [`Song::warnings`] describes the damage, and
+    /// [`Song::losses`] the part of it that may be audible.
     ///
     /// # Errors
     ///
@@ -76,7 +76,8 @@ impl Song {
     /// - [`Error::NotVgm`] if the bytes are not a VGM song.
     /// - [`Error::Malformed`] with the offset and the reason if the song has nothing to play before
     ///   its first damage.
-    /// - [`Error::TooLarge`] if the song is larger than [`SONG_BYTES_MAX`] bytes.
+    /// - [`Error::TooLarge`] if the song or its unpacked data banks are larger than
+    ///   [`SONG_BYTES_MAX`] bytes.
     pub fn parse(packed: Vec<u8>) -> Result<Song> {
         let unpacked = unpack(packed)?;
         let mut bytes = unpacked.bytes;
@@ -124,7 +125,8 @@ impl Song {
         &self.warnings
     }
 
-    /// Returns the warnings about parts of the song that we cannot play, because it is damaged.
+    /// Returns the warnings about parts of the song that we do not play. The song is damaged, lacks
+    /// samples or a clock, or uses a part of a chip that we do not support.
     pub fn losses(&self) -> &[String] {
         &self.losses
     }
@@ -134,7 +136,7 @@ impl Song {
         &self.blocks
     }
 
-    /// Returns the bytes of the decompressed song. Bytes that were not commands are 0.
+    /// Returns the bytes of the decompressed song. Damaged bytes between its commands are 0.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -177,7 +179,8 @@ impl Song {
         self.writes[instance.index()]
     }
 
-    /// Returns whether a chip is written to after the first wait of the song, or by a stream.
+    /// Returns whether a chip is written to after the first wait of the song or by commands 80 to
+    /// 8F, or whether a stream is set up for it.
     ///
     /// If not, the song at most initialises the chip.
     pub fn plays(&self, instance: Instance) -> bool {

@@ -42,7 +42,8 @@ pub struct Walk {
     end: usize,
     /// The number of writes to each chip, indexed by instance.
     pub writes: Vec<u64>,
-    /// Whether each chip is written to after the first wait or by a stream.
+    /// Whether each chip is written to after the first wait or by commands 80 to 8F, or is the
+    /// target of a stream.
     pub played: Vec<bool>,
     /// Whether each chip gets a write that may make a sound, see [`is_quiet`].
     sounding: Vec<bool>,
@@ -523,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn song_ends_where_nothing_makes_sense_any_more() {
+    fn song_ends_at_damage_that_no_valid_command_follows() {
         let song = song(&[music(), vec![0x00; 100]].concat());
         assert_eq!(song.ticks(), 10 * 735);
         assert!(

@@ -11,8 +11,8 @@
 //! for 60 dB. Frequencies between the pass band and the stop band alias only to frequencies between
 //! the pass band and half the output rate.
 //!
-//! Coefficients are 14-bit integers, and they sum to exactly one in each phase. Phases are exact if
-//! the ratio of the rates has at most 1024 of them. Otherwise we use the nearest of 1024 phases,
+//! Coefficients have 14 fraction bits, and they sum to exactly one in each phase. Phases are exact
+//! if the ratio of the rates has at most 1024 of them. Otherwise we use the nearest of 1024 phases,
 //! which causes an error below -70 dB at 10 kHz.
 //!
 //! Source: Kaiser, "Nonrecursive digital filter design using the I0-sinh window function" (1974).
@@ -25,8 +25,8 @@ pub enum Quality {
     /// A polyphase low-pass of at least 32 taps.
     #[default]
     BandLimited,
-    /// A straight line between neighbours. It is meant for comparison, because it aliases
-    /// frequencies above half the rate.
+    /// A straight line between neighbours. It is meant for comparison, because it has no stop band
+    /// and therefore aliases.
     Linear,
 }
 

@@ -107,8 +107,8 @@ impl Resampler {
         self.alike = counted(differences == 0, self.alike);
     }
 
-    /// Adds the next `mix.len()` output frames to `mix`. `gain` is the gain per step of the
-    /// kernel's unit.
+    /// Adds the next `mix.len()` output frames to `mix`. `gain` is the level of a native step in
+    /// the mix, divided by [`ONE`].
     ///
     /// # Panics
     ///

@@ -3,7 +3,7 @@
 /// The number format of the samples in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SampleFormat {
-    /// 8-bit integers, which are unsigned in WAV and signed in AU.
+    /// 8-bit integers, which are unsigned in WAV and signed in other files.
     I8,
     /// 16-bit integers.
     #[default]

@@ -31,9 +31,10 @@ pub struct PlayerControls {
     volume: AtomicU32,
     /// The current generation. The sink drops blocks of earlier ones. The renderer writes this.
     generation: AtomicU64,
-    /// The last block that went to the device. The sink writes this.
+    /// The last block that went to the device. The sink writes this. Before the first block and
+    /// while the player is paused, the renderer may write it too.
     serial: AtomicU64,
-    /// The frame of the song after that block. The sink writes this.
+    /// The frame of the song after that block. The writers are the same.
     frame: AtomicU64,
     underruns: AtomicU64,
     underrun_us: AtomicU64,
@@ -147,7 +148,8 @@ impl PlayerControls {
     }
 
     /// Returns the frame of the song that is audible now. This is the position of the sound that
-    /// went to the device, minus the sound that the device has not played yet.
+    /// went to the device, minus the sound that the device has not played yet. We count that sound
+    /// at the original tempo, so the result is off by a part of the buffer at other tempos.
     pub fn frame(&self) -> u64 {
         let held = self.queued.load(Relaxed);
         self.frame.load(Relaxed).saturating_sub(held)
@@ -268,8 +270,8 @@ impl PlayerControls {
         self.failed.fetch_add(1, Relaxed);
     }
 
-    /// Returns the unmuted voices of the current song, one bit per voice. A command changes it at
-    /// once, even while the player is paused.
+    /// Returns the unmuted voices of the current song, one bit per voice. The renderer changes them
+    /// when it executes a command, even while the player is paused.
     pub fn voice_mask(&self) -> u64 {
         self.voice_mask.load(Relaxed)
     }

@@ -21,7 +21,8 @@
 //! - The sink takes no lock and allocates nothing for a block.
 //! - A command takes effect at once, because the sink drops blocks of an older *generation*. For
 //!   example, a seek, a mute or a jump to another song starts a new generation.
-//! - We count every gap in the sound that no command asked for (an underrun).
+//! - We count each gap in the sound of more than a millisecond that no command asked for, either as
+//!   an underrun or as a stall of the device.
 
 mod controls;
 pub mod device;

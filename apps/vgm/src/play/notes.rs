@@ -100,7 +100,7 @@ fn has_pitches(chip: ChipId) -> bool {
 /// The offset of the registers that hold the bytes to the right port of a T6W28.
 const PSG_RIGHT: usize = 0x40;
 
-/// The number of tracked voices, which is the maximum of these chips.
+/// The number of tracked voices. None of these chips has more.
 const VOICES: usize = 24;
 
 /// The values last written to the registers of a chip.
@@ -324,7 +324,7 @@ impl ChipRegisters {
     fn opm(&self, voice: usize) -> Option<f32> {
         let code = self.reg(0x28 + voice);
         let (octave, note) = (code >> 4 & 7, code & 15);
-        // Every fourth number repeats the previous note.
+        // Numbers 3, 7, 11 and 15 have the note of the next number.
         let step = note - (note >> 2) + 1;
         let from_a4 = (octave * 12 + step) as f32 - 57.0;
         Some(440.0 * (from_a4 / 12.0).exp2() * self.clock / 3_579_545.0)

@@ -145,6 +145,7 @@ impl Queue {
     }
 
     /// Turns shuffling on or off. If it is on, all songs are shuffled, including the current one.
+    /// If it is off, the order stays as it is.
     pub fn shuffle_all(&mut self, shuffled: bool) {
         self.shuffled = shuffled;
         if shuffled {

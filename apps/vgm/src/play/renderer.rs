@@ -176,8 +176,8 @@ impl Renderer {
         Ok(true)
     }
 
-    /// Executes a command that affects only the queue. Returns whether the queue moved to another
-    /// song.
+    /// Executes a command that affects only the queue. Returns whether to play the current song of
+    /// the queue from its start.
     fn apply_queue_command(&mut self, command: Command) -> bool {
         match command {
             Command::Next => self.queue.next(),

@@ -53,8 +53,9 @@ impl Sink {
     /// Plays blocks until the renderer has ended, and then lets the device finish.
     ///
     /// If the device is lost, it tries to open the device again every second. The sound then
-    /// continues where it was. With `is_alone`, the sink is the only task on its thread, so the
-    /// thread may get a real-time priority.
+    /// continues where it was. If the device cannot come back, it ends with a
+    /// [failure](PlayerControls::failure). With `is_alone`, the sink is the only task on its
+    /// thread, so the thread may get a real-time priority.
     pub async fn run(mut self, mut device: Box<dyn Device>, is_alone: bool) {
         let mut comes_first = false;
         // The generation of the sound in the device, and the time at which this sound ends.
@@ -190,7 +191,7 @@ impl Sink {
 /// for good. Otherwise, the renderer would wait for the blocks of the sink forever.
 impl Drop for Sink {
     fn drop(&mut self) {
-        // If the channel is full, one of its commands wakes the renderer, which then finds that the
+        // If the channel is full, one of its messages wakes the renderer, which then finds that the
         // sink is gone.
         let _ = self
             .back

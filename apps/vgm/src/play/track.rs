@@ -1,8 +1,8 @@
 //! A playing song: its player, copies of the player at earlier positions for seeking, the unmuted
 //! voices, the tempo and the pitch.
 //!
-//! Invariant: at the original tempo and pitch, the samples from a frame on are the same bits,
-//! regardless of how playback reached that frame.
+//! Invariant: at the original tempo and pitch, and if no voice was muted, the samples from a frame
+//! on are the same bits, regardless of how playback reached that frame.
 
 use std::collections::VecDeque;
 
@@ -13,9 +13,10 @@ use crate::error::Result;
 use crate::format::Song;
 use crate::render::{Lane, Scratch, Settings, SplitPlayer, TEMPO};
 
-/// The time between two copies of the player. Rendering is hundreds of times faster than real time,
-/// so we can reach any position that was rendered before in about 10 ms, from the nearest copy. A
-/// seek beyond the last copy must render everything in between.
+/// The time between two copies of the player, which is longer for long songs. Rendering is hundreds
+/// of times faster than real time, so we can usually reach a position that was rendered before in
+/// about 10 ms, from the nearest copy. A seek beyond the last copy must render everything in
+/// between.
 const COPY_EVERY_SECONDS: u64 = 2;
 /// The maximum number of copies. If there are more, we remove every other one.
 const COPIES_MAX: usize = 256;

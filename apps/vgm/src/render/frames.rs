@@ -324,7 +324,7 @@ impl FrameVoice {
     }
 
     /// Returns the frame up to which the chip can receive writes together with the next `room`
-    /// frames.
+    /// frames, or 0 if it cannot receive any.
     fn streamed_until(&mut self, room: usize) -> u64 {
         match !self.streamed_registers.is_empty() && self.chips.streamed_player(self.rate).is_some()
         {

@@ -1,7 +1,7 @@
 //! Renders the parts of a song separately, on the workers of a pool or one after another, and adds
 //! them up.
 //!
-//! Invariant: if all voices are unmuted, the samples are the same bits as those of
+//! Invariant: as long as no voice is muted, the samples are the same bits as those of
 //! [`Player`](super::Player). We render each part on its own and add the parts in the order of the
 //! song, as the player does. A muted part continues to play, so that it can be unmuted at any time.
 

@@ -1,5 +1,5 @@
-//! A part that consists of square waves. Its steps are the changes of its level. We render them at
-//! the output rate directly, with [`blep`](crate::blep).
+//! A part that consists of square waves. We render its steps, which are the changes of its level,
+//! at the output rate directly, with [`blep`](crate::blep).
 //!
 //! If only some voices are unmuted, we add and subtract the levels of several copies of the chip,
 //! which are integers (see [`VoiceSum`]).

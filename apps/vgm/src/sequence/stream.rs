@@ -193,7 +193,7 @@ impl Stream {
         left.div_ceil(self.step * self.width()) as u64
     }
 
-    /// Returns the data of a write, which is stored with its low byte first.
+    /// Returns the data of a write. We take the first byte for the low one.
     fn data(&self, song: &Song, index: u64) -> Option<u16> {
         let (index, width) = (usize::try_from(index).ok()?, self.width());
         let at = self.start.checked_add(self.base * width)?;

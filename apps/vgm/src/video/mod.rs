@@ -5,8 +5,8 @@
 //! the previous picture, so we divide the work by voices. Then we draw the pictures. They do not
 //! depend on each other, so we divide the work by pictures.
 //!
-//! Invariant: picture `n` always has the same bytes. It does not depend on the number of workers or
-//! on the number of pictures that we make at a time.
+//! Invariant: with the same song, [`Settings`] and [`Options`], picture `n` has the same bytes.
+//! They do not depend on the number of workers or on the number of pictures that we make at a time.
 
 mod encode;
 mod font;
@@ -113,7 +113,7 @@ impl<'s> Video<'s> {
     ///
     /// - [`Error::Unsupported`] if no voice that is both supported and selected makes a sound, or
     ///   if the video starts after the end of the song.
-    /// - [`Error::Malformed`] if a chip cannot run at its clock.
+    /// - [`Error::Malformed`] if no chip can be played, because one cannot run at its clock.
     pub fn new(
         song: &'s Song,
         settings: &Settings,

@@ -87,7 +87,7 @@ impl Trigger {
     ///
     /// # Panics
     ///
-    /// If `wave` has fewer than [`margin`](Self::margin) samples on a side of the centre.
+    /// Panics if `wave` has fewer than [`margin`](Self::margin) samples on a side of the centre.
     pub fn find(&mut self, wave: &[f32], centre: usize) -> f64 {
         let Some(period) = self.find_period(wave, centre) else {
             self.reference.clear();

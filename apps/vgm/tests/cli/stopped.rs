@@ -58,8 +58,8 @@ fn interrupt_leaves_only_complete_files() {
     }
 }
 
-/// Schedulers rely on this: if a run is killed without a chance to clean up, the same command
-/// completes it.
+/// Schedulers rely on this: if a run is killed without a chance to clean up, the same command with
+/// `--skip-done` completes it.
 #[cfg(unix)]
 #[test]
 fn killed_run_is_completed_by_the_next() {

@@ -1,5 +1,5 @@
-//! Clocks in the header that no chip has. A song must play or say what is missing, and must not
-//! take forever.
+//! Unusual clocks in the header. A song must be heard or cause a warning, and must not take
+//! forever. Below 1 MHz it may be silent.
 
 use creel_vgm::batch::Warnings;
 use creel_vgm::format::Song;

@@ -43,7 +43,7 @@ pub enum State {
     Unheard(&'static str),
     /// We play the part, and the tests with these names check it.
     Tested(&'static [&'static str]),
-    /// We do not play the part, and a song that uses it reports this.
+    /// We do not play the part, and we report a song that uses it.
     Reported,
 }
 
@@ -66,7 +66,7 @@ fn parse(song: Vec<u8>) -> Song {
     Song::parse(song).unwrap()
 }
 
-/// Returns whether the song reports a part that is not played, so that `--strict` rejects it.
+/// Returns whether we report a part of the song as not played, so that `--strict` rejects it.
 fn is_reported(song: &Song) -> bool {
     let warnings = Warnings::of(song);
     !warnings.is_complete()
@@ -405,7 +405,7 @@ fn chips_without_their_samples_are_reported() {
     }
 }
 
-/// Returns the names of all functions in the sources and the tests of this program.
+/// Adds the names of all private functions below a folder, which include the tests.
 fn functions(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,5 +1,5 @@
-//! Parts that a song uses in several registers, chips without a clock and replaced samples are
-//! reported, and only then.
+//! Reports of parts that a song uses with several registers, of chips without a clock, and of
+//! replaced or missing samples. A song that does not use such a part is not reported.
 
 use creel_vgm::format::ChipId;
 

@@ -184,7 +184,8 @@ pub fn one_write(chip: ChipId) -> Vec<u8> {
     write(chip, 0, 0, 0)
 }
 
-/// A note of an OPN chip on channel 1, which the YM2610 lacks, or on channel 2.
+/// Returns a note of an OPN chip and a tone of its SSG. The channel counts from 0. The YM2610 lacks
+/// channel 0.
 fn opn(command: u8, channel: u8) -> Vec<u8> {
     let voice = [
         (0xB0, 0x07),
@@ -209,7 +210,7 @@ fn opn(command: u8, channel: u8) -> Vec<u8> {
     pairs(command, &[&voice[..], &ssg].concat())
 }
 
-/// Returns the song with some bytes of its header, and half a second at its end.
+/// Returns the song with some bytes of its header, and a wait of 20,000 ticks at its end.
 fn with(chip: ChipId, bytes: &[(usize, u8)], commands: &[u8]) -> Vec<u8> {
     let commands = [commands, &wait(20_000)].concat();
     let mut song = header_song(&[chip], 0, &commands);
@@ -299,8 +300,8 @@ pub fn base_song(name: &str) -> Vec<u8> {
             let voice = [0xD2, 1, 0, 0x80, 0xD2, 2, 0, 15, 0xD2, 3, 0, 1];
             with(ChipId::K051649, &[], &[&wave[..], &voice].concat())
         }
-        // The voice plays from bank 1. The memory differs in every bank, so the bank changes the
-        // sound.
+        // The flags of the voice select a bank. With another mask or shift they select another one,
+        // so the sound changes.
         "SegaPCM banks" => {
             let data: Vec<u8> = (0..0x4000u32).map(|at| ((at * at) >> 7) as u8).collect();
             let mut commands = vec![0x67, 0x66, 0x80];

@@ -37,7 +37,7 @@ const FRAMES: usize = 150_000;
 /// A clock for which all rates are integers.
 const CLOCK_HZ: u32 = 7_200_000;
 
-/// The sizes of the memories of ADPCM-A and ADPCM-B. They are smaller than the address range.
+/// Returns the memories of ADPCM-A and ADPCM-B. They are smaller than the YM2610's address range.
 fn memories() -> [Vec<u8>; 2] {
     [memory(1 << 20, 1), memory(1 << 18, 2)]
 }
@@ -178,7 +178,8 @@ fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Our
     }
 }
 
-/// Returns the number of frames that were not silent, and the number of all frames.
+/// Asserts that both outputs are equal. Returns the number of frames that were not silent, and the
+/// number of all frames.
 fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) -> (usize, usize) {
     let Ours {
         mut chip,

@@ -8,7 +8,7 @@ use super::streams::Random;
 const SEEDS: u64 = 200;
 const RUNS: u32 = 300;
 
-/// Returns a register and a value. Low periods and long silences are both likely.
+/// Returns a register and a value. Short periods and long periods are both likely.
 fn write(random: &mut Random) -> (u8, u8) {
     let reg = random.below(14) as u8;
     let value = random.next() as u8;

@@ -328,7 +328,7 @@ fn c352_reverses_links_and_ramps_volume() {
         "from the loop to the end"
     );
     assert_eq!(kinds(&note(3)[300..]), [6, 7, 8], "to and fro");
-    // The volume moves towards 255 by a step per half sample, so 64 frames make about 128 steps.
+    // The volume moves towards 255 by a step per half sample, which here is a step per frame.
     let mut chip = with_rom(C352::new(24_192_000, 72, true), 0x92, &[64; 64]);
     let voice = [
         (0, 0xFF00),
@@ -459,7 +459,8 @@ fn pwm_is_silent_at_half_cycle() {
     assert_eq!(both(&mut chip, 1), [[-0x7FFF, -0x7FFF]]);
 }
 
-/// Returns a YMF278B that plays a constant with these rates. The attack is separate.
+/// Returns a YMF278B that plays a constant. The rates are three bytes of the sound: attack and
+/// decay 1, level and decay 2, and correction and release.
 fn opl4(rates: [u8; 3]) -> Ymf278b {
     let mut memory = vec![
         0, 0, 0x10, 0, 0, 0xFF, 0xF0, 0, rates[0], rates[1], rates[2], 0,

@@ -1,5 +1,5 @@
-//! Eight notes of each chip, with the key released and pressed at the same tick. Each note is
-//! audible, has the right pitch and the level of the mix relative to the YM2151, and does not clip.
+//! Eight notes of each chip, with the key released and pressed at the same tick. The first note has
+//! the right pitch, and its level relative to the YM2151. The others are as loud, and none clips.
 //!
 //! If `CREEL_BALANCE_SONGS` is set to a folder, the test writes the songs to it for other players.
 
@@ -19,7 +19,7 @@ fn render(song: Vec<u8>) -> Vec<[f32; 2]> {
     frames
 }
 
-/// Returns the part after a fifth of a note, at which the note has its full level.
+/// Returns the part from 1/20 to 7/20 of a note, in which the sound has its full level.
 fn middle(note: &[[f32; 2]]) -> Vec<f64> {
     let part = &note[NOTE / 20..NOTE * 7 / 20];
     let left = || part.iter().map(|frame| f64::from(frame[0]));

@@ -372,7 +372,7 @@ pub const TONES: &[Tone] = &[
         name: "MultiPCM",
         header: &[(0x88, 8_053_975)],
         memory: || {
-            // Sound 1 begins at 100 and has 8,900 samples, with silence around the loop.
+            // Sound 1 begins at 0x100. The loop is in the silence after its 8,800 samples.
             let mut memory = vec![0; 12];
             memory.extend([0, 1, 0, 0x22, 0xC8, 0xDD, 0x2B, 0, 0xF0, 0x00, 0xFF, 0]);
             memory.resize(0x100, 0);

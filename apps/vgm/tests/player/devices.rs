@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Folder, SILENT};
 
-/// A PulseAudio server for the test. We record the monitor of its sink.
+/// A PulseAudio server for the test.
 struct Server {
     child: Child,
     runtime: String,

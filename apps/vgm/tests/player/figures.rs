@@ -225,7 +225,7 @@ impl Ear {
         Ear { heard }
     }
 
-    /// Returns the time from `begin` until this was audible.
+    /// Returns the time from `begin` until the output was silent or, if not `silent`, audible.
     fn until(&self, player: &mut Player, begin: Instant, silent: bool) -> Duration {
         loop {
             player.terminal.poll(Duration::from_millis(1));

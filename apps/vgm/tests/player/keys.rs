@@ -150,7 +150,7 @@ fn search_finds_and_plays_a_song() {
     it.until_has(wanted);
     it.press("\r");
     it.until_gone("enter plays");
-    // The seventh song has the colour of the current title.
+    // The list shows the seventh song, which is now the current one.
     it.until("its voices", |screen| screen.contains("   7  "));
     it.press("/");
     it.press("\x1b");

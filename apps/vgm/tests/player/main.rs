@@ -47,7 +47,7 @@ fn carried(number: usize) -> &'static [u8] {
     creel_vgm::demo::CARRIED[number].packed
 }
 
-/// Returns the flags of a player without sound output.
+/// The flags of a player that plays songs endlessly and without sound output.
 const SILENT: &[&str] = &["--sink", "null", "--loops", "0"];
 
 fn demo(more: &[&'static str]) -> Vec<&'static str> {

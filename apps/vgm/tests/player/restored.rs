@@ -29,7 +29,7 @@ fn interrupt_exits_by_signal_so_that_shell_loops_end() {
         let mut it = Terminal::start("bash", &words, (24, 80), PLAIN);
         it.until_has("> 1 ");
         it.press("\x03");
-        // Otherwise, the player would play forever.
+        // If the loop went on, the next player would play forever.
         it.end();
         assert!(it.is_restored() && it.text().contains("begin 1"));
         assert!(!it.text().contains("begin 2"), "{}", it.text());
@@ -53,7 +53,7 @@ fn terminal_is_restored_after_signals() {
 }
 
 #[test]
-fn terminal_is_restored_when_killed_while_stopped() {
+fn terminal_is_restored_while_the_player_is_stopped() {
     // We need a shell with job control, because it must resume the player.
     let script = "set -m; \"$@\"; echo \"stopped $?\"; read line; fg; echo \"ended $?\"";
     let words = [&["-c", script, "sh", PROGRAM, "play"][..], &demo(&[])].concat();
@@ -73,7 +73,7 @@ fn terminal_is_restored_when_killed_while_stopped() {
 }
 
 #[test]
-fn terminal_is_restored_with_a_blocked_reader() {
+fn player_exits_if_nobody_reads_the_terminal() {
     let mut it = player();
     // The pty fills up, as if the terminal were stopped. The player continues and ends as usual.
     it.press("v");

@@ -171,8 +171,8 @@ impl Terminal {
         shown(self.child.wait().unwrap())
     }
 
-    /// Returns whether the terminal is restored: normal screen, cursor, no mouse, line mode and
-    /// echo.
+    /// Returns whether the screen is restored: the normal screen, with a cursor and without mouse.
+    /// The modes of the terminal are not checked.
     pub fn is_restored(&self) -> bool {
         let screen = self.screen.screen();
         !screen.alternate_screen()

@@ -108,7 +108,6 @@ fn game_boy() -> [Tone; 2] {
     let hz = 131_072.0 / 298.0;
     let pulse = Tone {
         setup: pairs(0xB3, &[&base[..], &[(1, 0x80), (3, 0xD6)]].concat()),
-        // The note fades away within a quarter of a second.
         on: pairs(0xB3, &[(2, 0xF0), (4, 0x86)]),
         off: pairs(0xB3, &[(2, 0)]),
         ..tone("GameBoy pulse", GAME_BOY, hz, -0.1)
@@ -328,7 +327,7 @@ pub fn tones() -> Vec<Tone> {
 }
 
 impl Tone {
-    /// Creates a song of version 1.61 with these commands and with this chip in its header. With
+    /// Creates a song of version 1.71 with these commands and with this chip in its header. With
     /// `opm`, the header also has a YM2151.
     pub fn song(&self, opm: bool, commands: &[u8]) -> Vec<u8> {
         let mut song = vec![0; 0x100];

@@ -130,8 +130,8 @@ impl Command {
     }
 
     /// Starts the child, collects its output, and waits until it ends. Its standard output and
-    /// standard error are always pipes. It reads nothing from its standard input, unless you have
-    /// set it.
+    /// standard error are always pipes. It inherits the standard input, unless you have set it.
+    /// [`std::process::Command::output`] differs in this.
     ///
     /// # Errors
     ///

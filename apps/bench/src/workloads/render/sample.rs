@@ -104,7 +104,7 @@ impl Request {
 
     /// Starts a process that takes the sample, without waiting for it.
     pub fn start(&self) -> anyhow::Result<Running> {
-        let program = std::env::current_exe()
+        let program = creel_console::system::own_program()
             .context("cannot find the program file of creel-bench, which starts itself again")?;
         let mut command = Command::new(program);
         command

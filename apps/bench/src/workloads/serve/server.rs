@@ -77,7 +77,7 @@ pub struct Server {
 impl Server {
     /// Starts a server.
     pub fn start(request: &Request) -> anyhow::Result<Self> {
-        let program = std::env::current_exe()
+        let program = creel_console::system::own_program()
             .context("cannot find the program file of creel-bench, which starts itself again")?;
         let mut child = Command::new(program)
             .arg(SERVER)

@@ -362,7 +362,7 @@ impl Evaluate {
             (Place::Quota | Place::Neighbour, [first, .., last]) => vec![*first, *last],
             (_, all) => all.to_vec(),
         };
-        let own = std::env::current_exe()?.display().to_string();
+        let own = creel_console::system::own_program()?.display().to_string();
         let admissions: &[&str] = if self.admitted {
             &["on"]
         } else {

@@ -120,6 +120,11 @@ pub fn bytes(path: &Path) -> Result<Vec<u8>, ReadError> {
         ));
     }
     file.take(BYTES_MAX).read_to_end(&mut packed)?;
+    if packed.len() as u64 == BYTES_MAX {
+        return Err(ReadError::Malformed(
+            "it is larger than 8 GiB, which is the maximum".into(),
+        ));
+    }
     let mut bytes = Vec::new();
     match &packed[..] {
         [0x1F, 0x8B, ..] => flate2::read::MultiGzDecoder::new(&*packed)

@@ -336,8 +336,8 @@ fn output<const ALGORITHM: u8, W: OutputWidth>(
 
 /// Returns the value of a channel whose operator 1 has the value `one`.
 ///
-/// - `at` returns the value of operator 2, 3 or 4 for its modulation. The operators are counted
-///   from 0.
+/// - `at` returns the value of operator 2, 3 or 4, which have the indices 0, 1 and 2, for its
+///   modulation.
 /// - `plus` adds modulations.
 /// - `carry` adds a carrier to the sum.
 ///

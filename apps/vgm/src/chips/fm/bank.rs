@@ -50,7 +50,7 @@ pub struct ChannelSettings {
     pub algorithm: u8,
     /// Whether the channel goes to the left and to the right output.
     pub outputs: [bool; 2],
-    /// The depth of the LFO's phase modulation, 0 to 7. It is 0 if the LFO has no depth.
+    /// The depth of the LFO's phase modulation, 0 to 7. It is 0 if the LFO is off or has no depth.
     pub pm_sensitivity: u8,
     /// The depth of the LFO's amplitude modulation, 0 to 3.
     pub am_sensitivity: u8,
@@ -89,7 +89,7 @@ pub struct Bank<const CHANNELS: usize> {
     pub timer: TimerA,
     /// The clock of the envelopes.
     pub clock: EnvelopeClock,
-    /// The channels that exist, one bit per channel. The memories of the others are not clocked.
+    /// The channels that exist, one bit per channel. The operators of the others are not clocked.
     present: u8,
     /// The channels whose keys timer A presses, one bit per channel.
     csm: u8,

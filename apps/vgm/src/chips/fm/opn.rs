@@ -333,14 +333,14 @@ fn decode_operator(block_freq: u16, regs: [u8; 7]) -> OperatorSettings {
 struct OpnLfo {
     /// Register 22, with the frequency and the bit that switches the LFO on.
     control: u8,
-    /// The number of frames since the last step.
+    /// The count of frames, which restarts at 2 with each step of the triangle.
     divider: u8,
     /// The position in the triangle of 128 steps.
     step: u8,
 }
 
 impl OpnLfo {
-    /// The count at which a step is due, for each frequency. The count restarts at 2.
+    /// The value of `divider` after which a step is due, for each frequency.
     const LIMITS: [u8; 8] = [109, 78, 72, 68, 63, 45, 9, 6];
 
     fn run(&mut self, frames: usize, out: &mut Vec<ChannelLfoSegment>) {

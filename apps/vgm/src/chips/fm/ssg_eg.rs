@@ -7,9 +7,9 @@
 //! | mode | |
 //! |---|---|
 //! | 0, 4 | repeat |
-//! | 1, 5 | once, then hold low |
+//! | 1, 7 | once, then stay silent |
 //! | 2, 6 | repeat, every other time inverted |
-//! | 3, 7 | once, then hold high |
+//! | 3, 5 | once, then stay loud |
 //!
 //! Modes 4 to 7 start inverted.
 //!

@@ -76,7 +76,8 @@ const fn mantissa() -> [u16; 256] {
     table
 }
 
-/// The changes of the envelope at eight successive ticks, for each of 64 rates.
+/// The changes of the envelope at eight successive ticks of those that can change it, for each of
+/// 64 rates.
 ///
 /// An entry consists of eight nibbles. The first tick is the lowest nibble.
 static STEPS: [u32; 64] = steps();
@@ -103,7 +104,8 @@ const fn steps() -> [u32; 64] {
     table
 }
 
-/// Returns the changes of the envelope at eight successive ticks for a `rate` of 0 to 63.
+/// Returns the changes of the envelope at eight successive ticks of those that can change it, for a
+/// `rate` of 0 to 63.
 ///
 /// The result consists of eight nibbles. The first tick is the lowest nibble.
 pub fn envelope_steps(rate: u8) -> u32 {

@@ -150,7 +150,7 @@ impl Fds {
         };
         let volume = i32::from(self.volume.value.min(32));
         let level = if self.on {
-            // With all factors at their maximum, the result is the full level.
+            // With all factors at their maximum, the result is almost the full level.
             sample * volume * MASTERS[usize::from(self.master)] * (FULL / 63) / (32 * 30)
         } else {
             0

@@ -21,9 +21,10 @@
 //! | 17 | `m - - - - - - -` five steps of the frame counter instead of four |
 //!
 //! One *tick* is a cycle of the CPU. A pulse advances by an eighth of its period every
-//! 2 × (period + 1) ticks, and the triangle by a 32nd every period + 1 ticks. In about 29,830
-//! ticks, the frame counter clocks envelopes and the linear counter four times, and lengths and
-//! sweeps twice.
+//! 2 × (period + 1) ticks, and the triangle by a 32nd every period + 1 ticks. In each round, the
+//! frame counter clocks envelopes and the linear counter four times, and lengths and sweeps twice.
+//! A round of four steps takes about 29,830 ticks on NTSC machines and 33,250 on PAL machines. The
+//! fifth step makes it a quarter longer.
 //!
 //! The pulses are mixed in one resistor network and the other three channels in a second one, so
 //! their sums are not linear. We report the output of each network as steps. We leave out

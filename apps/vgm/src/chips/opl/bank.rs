@@ -287,7 +287,8 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
             if let Plan::Whole(Some(slot)) | Plan::First(Some(slot)) = plan
                 && slot >= back
             {
-                // For a silent operator without feedback, only the feedback memory matters.
+                // If the channel is silent and operator 1 has no feedback, we need only the last
+                // two values, for the feedback memory.
                 let from = if matches!(plan, Plan::First(_)) {
                     frames.saturating_sub(2)
                 } else {

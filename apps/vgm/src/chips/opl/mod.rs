@@ -5,7 +5,7 @@
 //! drums. Operators, envelopes and tables are those of [`fm`](super::fm).
 //!
 //! The invariant is the same as there: the values are bit-exact with ymfm (BSD-3-Clause, Aaron
-//! Giles) at the native rate, for any block sizes.
+//! Giles) at the native rate, for any block sizes, except for keys that timer A presses.
 
 pub mod algorithms;
 pub mod bank;

@@ -1,9 +1,9 @@
 //! The envelopes of Yamaha's sample chips (MultiPCM, YMF278B, SCSP). Levels are attenuations of 96
 //! dB in 1024 steps.
 //!
-//! A rate of 0 to 63 causes a step every 2^(12 − rate/4) frames. The low two bits of the rate
-//! select a pattern for eight successive steps. An attack moves a sixteenth of the remaining
-//! distance per step.
+//! A rate of 4 to 63 causes a step every 2^(12 − rate/4) frames, or in each frame from rate 48 on.
+//! Lower rates cause no steps. The low two bits of the rate select a pattern for eight successive
+//! steps. An attack moves a sixteenth of the remaining distance per step.
 //!
 //! Source: Yamaha YMF278B (OPL4) application manual, "Wave table synthesis"; Sega Saturn SCSP
 //! User's Manual.

@@ -96,8 +96,8 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
                 }
                 return;
             }
-            // The block begins with its start address. We checked when reading the song that it
-            // exists.
+            // The block begins with its start address. The sequencer has dropped blocks without
+            // one.
             let (head, data) =
                 song.bytes()[block.data].split_at(if block.kind < 0xE0 { 2 } else { 4 });
             let place = head
@@ -120,8 +120,8 @@ pub fn load(chip: &mut dyn PcmChip, song: &Song, offset: u32) {
 /// The block contains the size of the memory, the start address, and the data. Addresses count from
 /// `base`.
 pub fn add_rom_block(rom: &mut Rom, base: usize, song: &Song, block: Range<usize>) {
-    // We checked when reading the song that blocks have a start address and lie within the memory
-    // that a chip can address.
+    // The sequencer has dropped blocks that have no start address, or that do not lie within the
+    // memory that a chip can address.
     let start = &song.bytes()[block.start + 4..block.start + 8];
     let start = start
         .iter()

@@ -1,7 +1,8 @@
 //! The configuration file: defaults for the flags of `play`, and settings for single songs.
 //!
 //! Invariant: a flag takes precedence over the general settings of the file. A `[[song]]` section
-//! takes precedence over both. If several sections match a song, later ones take precedence.
+//! takes precedence over both. If several sections match a song, later ones take precedence, except
+//! that their lists of muted and solo voices are joined.
 
 use std::env;
 use std::fs;

@@ -75,8 +75,9 @@ impl Gains {
         Ok(Gains { book, next })
     }
 
-    /// Returns the factor for a song. The first call for a song may take a second. It also starts
-    /// to measure the `next` song on the other thread.
+    /// Returns the factor for a song. It may have to measure the song or its album first, which
+    /// takes up to a second per song. It also starts to measure the `next` song on the other
+    /// thread.
     pub fn of(&self, song: &Source, next: Option<&Source>) -> f32 {
         let gain = self.book.gain(song);
         if let Some(next) = next {

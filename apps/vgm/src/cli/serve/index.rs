@@ -1,8 +1,9 @@
 //! The index of an archive. It stores the tags, length and chips of each song between two starts of
 //! the server.
 //!
-//! Invariant: a file is read again only if its size or modification time has changed. A file that
-//! no longer exists is removed from the index. The songs in a zip or 7z file belong to that file.
+//! Invariant: a file is read again only if its size or modification time has changed, or if its
+//! entry in the index cannot be parsed. A file that no longer exists is removed from the index. The
+//! songs in a zip or 7z file belong to that file.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
@@ -186,8 +187,8 @@ impl Index {
         Ok(Index { database, name })
     }
 
-    /// Reads new and changed files in these folders, and removes files that no longer exist.
-    /// Entries of other folders stay in the index.
+    /// Reads new and changed files in these folders. It removes all files that no longer exist,
+    /// also those of other folders.
     pub fn refresh(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         self.renewed(folders, pool)
             .with_context(|| format!("cannot update the index {}", self.name))

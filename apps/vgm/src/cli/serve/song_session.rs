@@ -76,7 +76,7 @@ pub struct SongSessions {
     open: Mutex<OpenSessions>,
 }
 
-/// Sessions by the position of their song in the index, each with the time of its last request.
+/// Sessions by the position of their song in the list, each with the time of its last request.
 type OpenSessions = HashMap<usize, (bounded::Sender<Message>, Instant)>;
 
 impl SongSessions {

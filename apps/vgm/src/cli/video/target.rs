@@ -261,8 +261,8 @@ pub struct Ffmpeg {
     _sound: Sound,
 }
 
-/// The number of bytes of the pipe to ffmpeg, on Linux. It is the largest that Linux grants to each
-/// user.
+/// The number of bytes of the pipe to ffmpeg, on Linux. By default, Linux grants no larger pipe to
+/// a process without privileges.
 #[cfg(target_os = "linux")]
 const PIPE_BYTES: usize = 1 << 20;
 

@@ -1,4 +1,4 @@
-//! Output devices. A device accepts the frames for which it has room, and never blocks.
+//! Output devices. A device accepts the frames for which it has room, and does not wait for more.
 //!
 //! | device | accepts | used for |
 //! |---|---|---|
@@ -34,7 +34,7 @@ pub type Open = Box<dyn FnMut() -> io::Result<Box<dyn Device>> + Send>;
 /// An output device for sound.
 pub trait Device: Send {
     /// Accepts as many of the frames as there is room for, and returns their number. It does not
-    /// block.
+    /// wait for more room.
     ///
     /// # Errors
     ///
@@ -50,8 +50,9 @@ pub trait Device: Send {
         false
     }
 
-    /// Flushes the device. This must be the last call. With `is_heard`, it also waits until the
-    /// accepted sound has been played. We do not wait if the user quits.
+    /// Flushes the device. This must be the last call. The sink has already waited for the sound
+    /// that [`queued_frames`](Self::queued_frames) counts. With `is_heard`, this call also waits
+    /// for a limited time for the rest of the sound. We do not wait if the user quits.
     ///
     /// # Errors
     ///

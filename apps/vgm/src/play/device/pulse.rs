@@ -48,7 +48,8 @@ pub struct Pulse {
     /// The size of the server's buffer in bytes.
     target: usize,
     rate: u32,
-    /// The time at which the server last reported that it started to play.
+    /// The time at which the server reported that it started to play, or `None` if it has not
+    /// reported this since its buffer was last empty.
     since: Option<Instant>,
     /// The number of frames that we sent since the server's buffer was last empty.
     given: u64,
@@ -59,8 +60,8 @@ impl Pulse {
     ///
     /// # Errors
     ///
-    /// Returns [`ErrorKind::NotFound`] if there is no server, and other errors if the server
-    /// rejects us.
+    /// Returns [`ErrorKind::NotFound`] if there is no socket of a server, and other errors if the
+    /// connection fails or the server rejects us.
     pub fn connect(rate: u32) -> io::Result<Self> {
         let path = pulseaudio::socket_path_from_env().ok_or(ErrorKind::NotFound)?;
         let stream = UnixStream::connect(path)?;

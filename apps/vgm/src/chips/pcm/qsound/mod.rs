@@ -30,8 +30,8 @@
 //! Filters and delays are in [`spatial`].
 //!
 //! We leave out filters other than the initial ones (registers DA to DD) and the second mode
-//! (register E3), because their coefficients are in the ROM of the chip. A song that uses them says
-//! so.
+//! (register E3), because their coefficients are in the ROM of the chip. We report a song that uses
+//! them.
 //!
 //! Source: the registers and the program's arithmetic as MAME's qsoundhle (BSD-3-Clause, superctr,
 //! Valley Bell) describes them; VGM specification 1.71 (command C4).

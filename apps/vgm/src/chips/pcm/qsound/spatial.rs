@@ -118,7 +118,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
     })
 }
 
-/// The volume that stands for 1 in our arithmetic. The chip's largest one is by 1 lower.
+/// The volume that stands for 1 in our arithmetic. The largest volume of the chip is 0x3FFF.
 const UNITY: i32 = 0x4000;
 
 /// Returns a value times a volume.

@@ -50,7 +50,7 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     } else {
         0
     };
-    // The queue keeps three rows if there is more room than the voices need.
+    // The queue keeps three rows, unless the voices would then have fewer than three.
     let room = rest.saturating_sub(spectrum + 3).max(rest.min(3));
     let room = if browses { room.min(rest / 3) } else { room };
     let rows_a_lane = match (view.waves, voices) {

@@ -50,8 +50,8 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
 }
 
 /// Returns the strength of a frequency, which is 1 for a sine of full scale. It uses Goertzel's
-/// algorithm on the latest frames. High frequencies use fewer frames, because we need about eight
-/// periods of each frequency.
+/// algorithm on the latest frames. It takes eight periods of the frequency, but at least 192 and at
+/// most [`SPECTRUM_FRAMES`] frames. High frequencies therefore use fewer frames.
 fn goertzel(sound: &[f32], turns: f32) -> f32 {
     let length = ((8.0 / turns) as usize)
         .clamp(192, SPECTRUM_FRAMES)

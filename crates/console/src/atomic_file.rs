@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_target_changes_only_on_commit() {
+    fn the_target_file_changes_only_on_commit() {
         let folder = folder("commit");
         let path = folder.join("file");
         fs::write(&path, "old").unwrap();
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_every_length_are_accepted() {
+    fn file_names_of_every_length_are_accepted() {
         let folder = folder("names");
         for length in [1, 200, 233, 234, 255] {
             let path = folder.join("n".repeat(length));

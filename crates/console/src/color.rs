@@ -1,4 +1,5 @@
-//! The choice of colour, made once for stdout, stderr and the messages of clap.
+//! Whether output has colours. The program decides this once for stdout, stderr and the messages of
+//! clap.
 //!
 //! `auto` uses colour on a terminal unless `NO_COLOR` is set. The streams of [`crate::output`]
 //! strip colours that the choice forbids. Therefore you can print colours without checking.

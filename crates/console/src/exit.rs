@@ -17,7 +17,7 @@ use std::process::ExitCode;
 pub enum Exit {
     /// 0: the program has done all of its work.
     Done,
-    /// 1: some parts of the work have failed, and the others are done.
+    /// 1: some parts of the work have failed, and all other parts are done.
     SomeFailed,
     /// 2: the command line is wrong, and the program has done nothing.
     Usage,

@@ -1,8 +1,8 @@
 //! The limit on the number of open files. Servers raise it when they start, because each connection
 //! needs a file.
 
-/// The smallest and the largest number of files that we reserve for purposes other than
-/// connections. Between these, we reserve a quarter of the limit.
+/// The smallest and the largest number of open files that we reserve for purposes other than
+/// connections. Between these two numbers, we reserve a quarter of the limit.
 #[cfg(unix)]
 const RESERVED: std::ops::RangeInclusive<u64> = 16..=100;
 

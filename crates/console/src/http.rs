@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A request of a browser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// The method, GET or POST. A HEAD request has GET here.
+    /// The method, GET or POST. For a HEAD request, this field is GET.
     pub method: String,
     /// The path without the query.
     pub path: String,
@@ -224,7 +224,8 @@ pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
 /// Answers requests until the process ends. Each request gets a thread of its own.
 pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
     let answer = Arc::new(answer);
-    // Relaxed is enough for the accesses, because this is a count that protects no data.
+    // The number of open connections. Relaxed is enough for the accesses, because this count
+    // protects no data.
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         let Ok(stream) = stream else {
@@ -235,7 +236,8 @@ pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send 
         };
         if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
             open.fetch_sub(1, Ordering::Relaxed);
-            // We ignore errors, because the browser may have closed the connection.
+            // We ignore an error of the rejection, because the browser may have closed the
+            // connection.
             let _ = refuse(&stream);
             continue;
         }

@@ -16,8 +16,8 @@ pub fn after_resize() {
         use rustix::termios::{OptionalActions, tcgetattr, tcgetpgrp, tcsetattr};
 
         let stdin = io::stdin();
-        // We do this only in the foreground, because the kernel stops a background process that
-        // sets the modes.
+        // We set the modes of the terminal only in the foreground, because the kernel stops a
+        // background process that sets them.
         if tcgetpgrp(&stdin) != Ok(getpgrp()) {
             return;
         }

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_knobs_list_the_valid_values() {
+    fn errors_of_wrong_settings_name_the_valid_values() {
         let wait = error(&["--wait", "nap"]);
         assert!(
             wait.contains("'nap'") && wait.contains("spin:TIME"),

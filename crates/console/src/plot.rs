@@ -61,7 +61,8 @@ struct Range {
     x_min: f64,
     x_max: f64,
     y_max: f64,
-    /// The lowest decade if the y axis is logarithmic. Otherwise y begins at zero.
+    /// The lowest decade (power of ten) if the y axis is logarithmic. Otherwise the y axis begins
+    /// at zero.
     y_min: Option<f64>,
 }
 

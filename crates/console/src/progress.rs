@@ -1,7 +1,7 @@
 //! A progress bar on stderr.
 //!
-//! We draw nothing with `-q`, or if stderr is not a terminal. The bar counts in any case, so your
-//! program does not have to distinguish the two.
+//! We draw nothing with `-q`, or if stderr is not a terminal. The bar counts units even if it is
+//! hidden, so your program does not have to distinguish the two cases.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -99,7 +99,7 @@ impl Progress {
         self.bar.suspend(print)
     }
 
-    /// Removes the bar. Dropping it has the same effect.
+    /// Removes the bar from the terminal, as dropping it does.
     pub fn finish(self) {}
 }
 

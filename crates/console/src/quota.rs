@@ -1,5 +1,6 @@
 //! Sets a quota of CPU time for a process, as a container does. With it, we measure and test
-//! programs under a quota. The quota belongs to a control group (cgroup) that we create for it.
+//! programs under a quota. The quota belongs to a control group (cgroup) that we create for the
+//! process.
 //!
 //! Note that you need permission to create a control group. Outside of containers, root has it.
 
@@ -15,7 +16,7 @@ struct Hierarchy {
     home: PathBuf,
     /// The name of the file for the quota.
     file: &'static str,
-    /// Formats a quota in microseconds per period for that file.
+    /// Formats a quota in microseconds per period for the quota file.
     line: fn(u64) -> String,
 }
 

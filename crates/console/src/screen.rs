@@ -38,9 +38,9 @@ pub struct Line {
 /// mouse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mouse {
-    /// It reports them.
+    /// The terminal reports mouse events.
     Reported,
-    /// It does not report them.
+    /// The terminal does not report mouse events.
     Ignored,
 }
 

@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 1 << 25;
 /// Returns the error of the system, or an error if the path is not a file or is longer than 32 MiB.
 pub fn text(path: impl AsRef<Path>) -> io::Result<String> {
     let path = path.as_ref();
-    // Opening a FIFO would block, and a device may be endless.
+    // We open regular files only, because opening a FIFO would block, and a device may be endless.
     if !fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,

@@ -21,7 +21,7 @@ struct Cell {
     style: Style,
 }
 
-/// Rows under titled columns.
+/// A table: rows of cells under columns with titles.
 ///
 /// ```
 /// use creel_console::{Align, Table};

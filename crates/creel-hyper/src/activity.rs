@@ -36,7 +36,7 @@ pub(crate) struct Activity {
     requests: AtomicUsize,
     /// The number of responses that are not completely in hyper's buffer yet.
     answering: AtomicUsize,
-    /// The number of reads, and its value at the last request.
+    /// The number of reads so far, and what this number was at the last request.
     reads: AtomicUsize,
     reads_at_request: AtomicUsize,
     /// Whether hyper still has to write a part of a response. It is set by a request, and cleared
@@ -44,10 +44,12 @@ pub(crate) struct Activity {
     unsent: AtomicBool,
     /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicUsize,
-    /// The number of writes that the system accepted, and whether it rejected the last one for now.
+    /// The number of writes that the system accepted, and whether the system rejected the last
+    /// write because its buffer is full.
     writes: AtomicUsize,
     is_stuck: AtomicBool,
-    /// Whether the next bytes may be something other than a request head. It is never reset.
+    /// Whether the connection is opaque: the next bytes may be something other than a request head.
+    /// This is never reset.
     is_opaque: AtomicBool,
 }
 
@@ -77,8 +79,8 @@ impl Activity {
         count(&self.bytes, bytes);
     }
 
-    /// Records that the system accepted a part of a response, or that it does not accept more for
-    /// now.
+    /// Records that the system accepted a part of a response, or that it rejected a write because
+    /// its buffer is full.
     pub(crate) fn record_write(&self, is_taken: bool) {
         self.is_stuck.store(!is_taken, Relaxed);
         if is_taken {
@@ -106,7 +108,7 @@ impl Activity {
         self.unsent.store(true, Relaxed);
     }
 
-    /// Returns whether there was no request yet.
+    /// Returns whether the connection has not received a request yet.
     #[cfg(feature = "http2")]
     pub(crate) fn is_new(&self) -> bool {
         self.requests.load(Relaxed) == 0
@@ -165,11 +167,13 @@ pub(crate) enum State {
     /// A request was read, a response is in progress, or a part of one was written. On an opaque
     /// connection, a read counts as well.
     Busy,
-    /// The client read nothing of its response.
+    /// During the period, the client read nothing of its response.
     Stuck,
-    /// No complete request head arrived. On an opaque connection, nothing arrived.
+    /// During the period, no complete request head arrived. On an opaque connection, nothing
+    /// arrived.
     Waiting,
-    /// Nothing happened, and the connection is between two requests. hyper's buffers can be freed.
+    /// During the period, nothing happened, and the connection is between two requests. hyper's
+    /// buffers can be freed.
     Idle,
 }
 

@@ -39,8 +39,8 @@ pub(crate) struct Shared<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
     pub(crate) write: Duration,
-    /// The number of HTTP/1 connections that hold hyper's state. It is a hint and needs no memory
-    /// ordering.
+    /// The number of HTTP/1 connections that hold hyper's state (with its buffers). It is a hint
+    /// and needs no memory ordering.
     pub(crate) awake: AtomicUsize,
     /// The number of connections in `awake` above which a connection frees hyper's state as soon as
     /// it is idle.
@@ -114,8 +114,8 @@ where
         #[cfg(feature = "http2")]
         if activity.is_new() && server_io.is_http2() {
             let serving = shared.http2.serve_connection(server_io, service);
-            // We box this state, because otherwise the futures of HTTP/1 connections would reserve
-            // space for it.
+            // We box the state of HTTP/2, because otherwise the futures of HTTP/1 connections would
+            // reserve space for it.
             let mut serving = Box::pin(serving);
             let end = |it: &mut Pin<Box<Http2<T, S, A>>>| it.as_mut().graceful_shutdown();
             let ended = until(&mut serving, end, &stopping, &activity, None).await;

@@ -53,8 +53,8 @@ impl<S: Connection> Write for Io<S> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.0.shutdown_with(Shutdown::Write) {
-            // This error means that the other side has already closed the connection, so there is
-            // nothing left to shut down.
+            // The error `NotConnected` means that the other side has already closed the connection,
+            // so there is nothing left to shut down.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Poll::Ready(Ok(())),
             done => Poll::Ready(done),
         }
@@ -127,8 +127,8 @@ impl<T: futures_io::AsyncRead + Unpin> Read for FuturesIo<T> {
     ) -> Poll<io::Result<()>> {
         // SAFETY: We only write initialized bytes to the buffer, so no byte becomes uninitialized.
         let place = unsafe { into.as_mut() };
-        // The implementation behind the trait gets an ordinary slice, whose bytes it may read.
-        // Therefore we initialize the buffer first.
+        // The stream's `poll_read` gets an ordinary slice, whose bytes it may read. Therefore we
+        // initialize the buffer first.
         place.fill(std::mem::MaybeUninit::new(0));
         let bytes = std::ptr::from_mut(place) as *mut [u8];
         // SAFETY: The buffer is valid because it was initialized above. Nothing aliases it, because

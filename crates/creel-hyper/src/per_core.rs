@@ -1,9 +1,9 @@
 //! Serving with a listener for each worker.
 //!
-//! A pool has one poller, which all of its workers use. Therefore an event of a connection may reach
-//! a worker that does not run the connection's task. We avoid that with one pool per core, each with
-//! a single worker, a poller and a listener of its own. A connection then never leaves its core, and
-//! no wake-up crosses threads.
+//! A pool has one poller, which all of its workers use. Therefore an event of a connection may
+//! reach a worker that does not run the connection's task. We avoid that with one pool per core,
+//! each with a single worker, a poller and a listener of its own. A connection then never leaves
+//! its core, and no wake-up crosses threads.
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
@@ -78,8 +78,8 @@ impl PerCore {
         (0..cores).map(pool).collect()
     }
 
-    /// Binds one listener per pool to an address. If you pass port 0, the operating system chooses a
-    /// free port, which all of them share.
+    /// Binds one listener per pool to an address. If you pass port 0, the operating system chooses
+    /// a free port, which all of them share.
     ///
     /// # Errors
     ///
@@ -138,7 +138,7 @@ impl PerCore {
         }
         let mut stop = pin!(stop);
         poll_fn(|cx| {
-            // A server that ends before `stop` has panicked, or its pool has ended.
+            // A server that ends before `stop` is ready has panicked, or its pool has ended.
             while let Poll::Ready(Some(ended)) = servers.poll_join_next(cx) {
                 rethrow(ended);
             }

@@ -390,8 +390,8 @@ where
                 None => break,
                 Some(Ok((stream, address))) => {
                     on_event(Event::Accepted);
-                    // We ignore an error, because it probably means that the connection is broken.
-                    // The first read will report that.
+                    // We ignore an error of this setting, because it probably means that the
+                    // connection is broken. The first read will report that.
                     let _ = stream.as_std().without_delay();
                     let begin = handshake(stream);
                     let peer = with_peer.then(|| Peer(Arc::new(address)));

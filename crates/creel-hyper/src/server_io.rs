@@ -18,7 +18,7 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub(crate) struct ServerIo<T> {
     io: T,
     first: Vec<u8>,
-    /// The number of bytes of `first` that hyper has read.
+    /// The number of bytes of `first` (the bytes that we read before) that hyper has read.
     taken: usize,
     activity: Arc<Activity>,
 }
@@ -71,8 +71,8 @@ impl<T: Read + Unpin> Read for ServerIo<T> {
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         if this.activity.end_turn_if_over() {
-            // The connection has read enough for one turn, so we let other tasks run before it
-            // continues.
+            // The connection's task has read enough for one turn, so we let other tasks run before
+            // it continues.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

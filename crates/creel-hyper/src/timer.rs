@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A timer for hyper's timeouts, for example of heads, keep-alive and pings.
+/// A timer for hyper's timeouts, for example those of request heads, keep-alive and pings.
 ///
 /// ```
 /// use std::time::Duration;

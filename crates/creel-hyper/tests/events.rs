@@ -136,7 +136,7 @@ fn each_way_in_which_a_connection_ends_has_its_own_event() {
     drop(stream);
     assert!(matches!(server.next(), Event::Ended(End::Done)));
 
-    // This connection becomes idle first and disconnects then.
+    // The client of this connection stays idle first and disconnects then.
     let mut stream = server.ask(REQUEST);
     plain(&mut stream);
     (0..5).for_each(|_| server.clock.second());
@@ -177,7 +177,7 @@ fn a_client_that_does_not_read_its_response_is_closed_after_the_write_timeout() 
         server.write_timeout(limit).until(stopped)
     });
     let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
-    // The client begins to read and then stops.
+    // The client reads the beginning of its response and then stops.
     stream.read_exact(&mut [0; 1024]).unwrap();
     let (end, seconds) = server.end_after_seconds();
     assert!(matches!(end, End::NotRead), "{end:?}");

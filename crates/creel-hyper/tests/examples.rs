@@ -165,8 +165,8 @@ fn answers_and_shuts_down(example: &str) {
     );
 }
 
-/// Misbehaves in one of several ways: a reset, half a request, silence, a half-closed connection,
-/// or a flood of requests whose responses are not read.
+/// Acts as a client that misbehaves in one of several ways: a reset, half a request, silence, a
+/// half-closed connection, or a flood of requests whose responses it does not read.
 #[cfg(target_os = "linux")]
 fn misbehave(server: &Running, way: usize) {
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -304,7 +304,7 @@ impl Drop for Certified {
     }
 }
 
-/// Reads to the end and then sends all bytes twice.
+/// Reads a connection to its end and then sends all bytes back twice.
 fn twice(mut stream: std::net::TcpStream) -> io::Result<()> {
     let mut all = Vec::new();
     stream.read_to_end(&mut all)?;

@@ -24,7 +24,8 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 const LONGER_THAN_IDLE: Duration = Duration::from_millis(2_500);
 const SHORTER_THAN_IDLE: Duration = Duration::from_millis(150);
 const CONNECTIONS: usize = 200;
-/// The maximum memory of an idle connection: its task, its socket, and its share of tables.
+/// The maximum memory of an idle connection in bytes: its task, its socket, and its share of
+/// tables.
 const IDLE_BYTES_MAX: usize = 2_500;
 
 /// The system's allocator, which also counts the allocated bytes.
@@ -191,7 +192,8 @@ fn few_connections_keep_their_buffers() {
     }
     let most = CONNECTIONS * IDLE_BYTES_MAX + 20 * 11_000;
     let each = ALLOCATED.load(Relaxed).saturating_sub(before);
-    // We check this early, because after a second or two all connections would be idle in any case.
+    // We check the memory early, because after a second or two all connections would have freed
+    // their buffers in any case.
     if begin.elapsed() < SHORTER_THAN_IDLE {
         assert!(each <= most, "{} bytes per connection", each / CONNECTIONS);
     }

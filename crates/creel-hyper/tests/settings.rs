@@ -140,8 +140,8 @@ fn a_client_that_sends_no_head_is_closed_after_the_head_timeout() {
         });
         let (mut silent, mut idle, mut begun) = (server.connect(), server.asked(), server.asked());
         begun.write_all(&REQUEST[..9]).unwrap();
-        // We must not drive the clock before the server has accepted all connections. This one is
-        // the last, and it has got a response.
+        // We must not advance the clock before the server has accepted all connections. The last of
+        // them has received a response, so all are accepted.
         drop(server.asked());
         for stream in [&mut silent, &mut idle, &mut begun] {
             assert!(!is_closed(stream));

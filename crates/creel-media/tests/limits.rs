@@ -18,7 +18,7 @@ fn pool() -> Pool {
 }
 
 #[test]
-fn a_capacity_out_of_range_is_named_with_its_limit() {
+fn a_panic_names_a_capacity_out_of_range_and_its_limit() {
     for capacity in [0, (1 << 30) + 1, usize::MAX] {
         let made = catch_unwind(|| drop(leaky::channel::<u8>(capacity, Leak::Old)));
         let payload = made.unwrap_err();

@@ -3,8 +3,9 @@
 //!
 //! All pools of the process share these threads. A new thread starts when a call arrives and no
 //! thread is free. A thread ends when it has had no call for a while. A blocked thread needs no
-//! CPU, so their maximum number does not depend on the size of the machine. It only limits the
-//! damage of a flood of calls, and the program may change it. Work that computes belongs on a pool.
+//! CPU, so the maximum number of these threads does not depend on the number of CPUs. The maximum
+//! only limits how many threads a flood of calls can start, and the program may change it. Work
+//! that computes belongs on a pool.
 //!
 //! Host names have separate threads. Otherwise, calls that wait for a peer could occupy all
 //! threads, and the lookup of that peer's name would wait for them.
@@ -96,8 +97,8 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Calls {
     waiting: VecDeque<Job>,
     threads: usize,
-    /// The number of these threads that wait for a call, or that have been notified of one and have
-    /// not taken it yet.
+    /// The number of free threads. A thread is free while it waits for a call, and after it has
+    /// been notified of a call until it takes one.
     free: usize,
 }
 
@@ -124,12 +125,12 @@ impl Line {
     }
 }
 
-/// The calls of the current process. It is never freed. A forked process creates a new value, and
-/// does not touch that of its parent. The lock of the parent's value may be held by a thread that
-/// does not exist in the fork.
+/// The queues of blocking calls of the current process. They are never freed. A forked process
+/// creates its own queues, and does not touch those of its parent, because a thread that does not
+/// exist in the fork may hold their lock.
 static LINE: AtomicPtr<Line> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the calls of this process.
+/// Returns the queues of blocking calls of this process, and creates them if necessary.
 fn line() -> &'static Line {
     let process = process_id();
     loop {
@@ -190,7 +191,8 @@ pub fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) ->
     call(Kind::Call, work)
 }
 
-/// Does the same as [`blocking`], for the lookup of a host name.
+/// Calls `work`, which looks up a host name, as [`blocking`] does, but on one of the separate
+/// threads for such lookups.
 #[cfg(feature = "net")]
 pub(crate) fn look_up<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Blocking<T> {
     call(Kind::Name, work)
@@ -236,7 +238,7 @@ pub struct Blocking<T> {
 enum Call<T> {
     Waits(Option<StoredWaker>),
     Done(Result<T, Box<dyn Any + Send>>),
-    /// The future was dropped, or it has taken the outcome.
+    /// The future was dropped, or it has taken the outcome of its call.
     GivenUp,
 }
 
@@ -314,7 +316,8 @@ fn submit(kind: Kind, job: Job) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs calls on the calling thread, until there has been none for a while.
+/// Runs queued calls on the calling thread, which is a thread for blocking calls. Returns when no
+/// call has come for a while.
 fn serve(lane: &Lane) {
     let mut calls = lock(&lane.calls);
     loop {

@@ -99,7 +99,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc)]
-// Without the feature `tasks`, we still compile the parts of the workers that only tasks use.
+// Without the feature `tasks`, we still compile the parts of the workers that only tasks use. We
+// allow that these parts are then dead code.
 #![cfg_attr(
     not(feature = "tasks"),
     allow(
@@ -139,8 +140,10 @@ pub mod time;
 mod time;
 mod worker;
 
-// The tests of a build with all parts also compile the replacements of the parts. Therefore a
-// replacement that does not match the traits in `worker/parts.rs` fails to compile at once.
+// A build without a feature replaces a part of the pool, for example the sockets, by a type that
+// never has any work (`disabled.rs`). The tests of a complete build compile these replacements as
+// well. Therefore a replacement that does not match the traits in `worker/parts.rs` fails to
+// compile at once.
 #[cfg(all(test, feature = "net", not(any(creel_loom, creel_shuttle))))]
 #[allow(dead_code, reason = "only the compiler looks at it")]
 #[path = "net/disabled.rs"]

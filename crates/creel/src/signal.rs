@@ -39,7 +39,8 @@ pub use libc::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGW
 /// ```
 #[track_caller]
 pub fn signal(number: i32) -> io::Result<Signal> {
-    // The registry would also refuse these signals, but its panic would not point to the caller.
+    // The crate that registers handlers would also refuse these signals, but its panic would not
+    // point to our caller.
     assert!(
         number != libc::SIGBUS && !signal_hook_registry::FORBIDDEN.contains(&number),
         "cannot receive signal {number}: it reports a fault of the program, or always stops or \

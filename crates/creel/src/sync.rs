@@ -144,8 +144,8 @@ pub(crate) fn spin_loop() {
     std::hint::spin_loop();
 }
 
-/// A fence between a `SeqCst` store and a `SeqCst` load that rely on being `SeqCst`. It is needed
-/// under loom only, because loom treats these as `AcqRel` and orders only fences.
+/// A fence between a `SeqCst` store and a `SeqCst` load whose order matters. It is needed under
+/// loom only, because loom treats these as `AcqRel` and orders only fences.
 #[inline(always)]
 pub(crate) fn loom_fence() {
     #[cfg(creel_loom)]
@@ -184,8 +184,8 @@ pub(crate) fn process_id() -> u32 {
     }
 }
 
-/// The number of checks that a spin makes before it reads the clock. A model checker gains nothing
-/// from more than one.
+/// The number of checks that a spin makes before it reads the clock. Under a model checker it is 1,
+/// because more checks would only lengthen the models.
 pub(crate) const LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
     1
 } else {
@@ -195,8 +195,8 @@ pub(crate) const LOOKS: u32 = if cfg!(any(creel_loom, creel_shuttle)) {
 /// Calls `f` with a thread-local, and returns the result. Returns `None` if the thread is ending
 /// and has already dropped the thread-local.
 ///
-/// For example, a program may keep a pool, a sender or a waker in a thread-local of its own, which
-/// is then dropped in that phase. A panic there would abort the process.
+/// For example, a program may keep a pool, a sender or a waker in a thread-local of its own. It is
+/// dropped while the thread ends, and a panic in this drop would abort the process.
 #[inline(always)]
 pub(crate) fn local<T: 'static, R>(
     key: &'static thread::LocalKey<T>,

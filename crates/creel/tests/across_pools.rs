@@ -1,7 +1,7 @@
 //! Tests of two or more pools whose workers wait for each other.
 //!
-//! We call each verb on another pool's worker. It must make progress, or the pool must reject it at
-//! once.
+//! We call each method of a pool on a worker of another pool. The call must make progress, or the
+//! pool must reject it at once.
 
 #![cfg(not(miri))]
 
@@ -40,7 +40,8 @@ fn assert_works(pool: &Pool) {
     pool.block_on(time::sleep(Duration::from_micros(1)));
 }
 
-/// Runs `f` on a worker of this pool, once for each way in which work can get there.
+/// Runs `f` on a worker of this pool, once for each way to bring work there, for example a task or
+/// an inbox job.
 fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
     let f = Arc::new(f);
     pool.run_on(0, || f()).unwrap();
@@ -58,7 +59,7 @@ fn on_a_worker(pool: &Arc<Pool>, f: impl Fn() + Send + Sync + 'static) {
 }
 
 #[test]
-fn each_verb_of_one_pool_works_on_the_workers_of_another() {
+fn each_method_of_one_pool_works_on_the_workers_of_another() {
     for (ours, theirs) in [(1, 1), (1, 2), (2, 1), (3, 3)] {
         bounded(&format!("{ours} and {theirs} workers"), move || {
             let (a, b) = (pool(ours, "a"), pool(theirs, "b"));
@@ -166,7 +167,7 @@ fn tasks_may_block_on_another_pool_that_has_a_free_worker() {
                         let [own, next, last] =
                             [0, 1, 2].map(|step| Arc::clone(&pools[(at + step) % 3]));
                         let blocks = async move {
-                            // This waits for a task of the next pool, which a free worker of
+                            // This task waits for a task of the next pool, which a free worker of
                             // that pool can run.
                             let inner = next.spawn(async move { last.workers() });
                             next.block_on(inner).unwrap()
@@ -338,8 +339,8 @@ fn block_on_of_the_workers_own_pool_is_rejected_at_once() {
             assert!(a.block_on(async { refuses(&a) }));
             assert!(a.run_on(0, || b.block_on(async { refuses(&a) })).unwrap());
             // This thread is in A's `block_on`, and inside that in B's `block_on`. In the first
-            // case, the thread can lease a worker of A. In the second case, all workers of A are
-            // blocked.
+            // case below, the thread can lease a worker of A. In the second case, all workers of A
+            // are blocked.
             for lent in [true, false] {
                 let (release, gate) = mpsc::channel::<()>();
                 if !lent {

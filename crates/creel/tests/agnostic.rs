@@ -1,4 +1,4 @@
-//! Crates that have no executor of their own work unchanged on a pool.
+//! Tests that crates without an executor of their own work unchanged on a pool.
 //!
 //! The tests pass numbers between tasks on several workers, and to the caller of `block_on`. In
 //! some of them, a thread outside the pool takes part.

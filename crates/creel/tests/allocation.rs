@@ -1,4 +1,4 @@
-//! The dispatch of a loop allocates nothing if the same call site has run a loop before.
+//! Tests that the dispatch of a loop allocates nothing if the same call site has run a loop before.
 
 use creel::{Balance, Outbox, Pool, Wait};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// The system's allocator, with a counter.
+/// The system's allocator, which also counts allocations.
 struct Counting;
 
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
@@ -41,7 +41,7 @@ fn leaves(pool: &Pool, depth: u32) -> u32 {
 }
 
 #[test]
-fn a_loop_that_has_run_before_allocates_nothing() {
+fn a_loop_whose_call_site_has_run_before_allocates_nothing() {
     for wait in [Wait::Adaptive, Wait::Park] {
         let pool = Pool::builder().workers(3).wait(wait).build().unwrap();
         let mut items = vec![0_u64; 50_000];
@@ -60,9 +60,9 @@ fn a_loop_that_has_run_before_allocates_nothing() {
             }
         };
         (0..40).for_each(|_| frame());
-        // We do not count allocations that happen only once. Examples are threads that start late,
-        // the state that a worker searches with, and the shared job that a caller publishes while a
-        // worker is busy in user code.
+        // We do not count allocations that happen only once. Examples are the start of a thread
+        // that starts late, and the memory that a worker uses for a search. Another example is the
+        // shared job that a caller publishes while a worker is busy in user code.
         let meeting = Arc::new(Barrier::new(pool.workers() + 1));
         for task in (0..pool.workers()).map(|_| Arc::clone(&meeting)) {
             pool.spawn_fn(move || task.wait()).detach();

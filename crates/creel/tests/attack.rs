@@ -82,7 +82,7 @@ fn throws(f: impl FnOnce()) {
 }
 
 #[test]
-fn a_panic_at_any_item_of_any_verb_leaks_nothing() {
+fn a_panic_at_any_item_of_any_loop_method_leaks_nothing() {
     for (workers, balance) in [1, 2, 4].into_iter().flat_map(|n| BALANCES.map(|b| (n, b))) {
         let pool = pool(workers);
         let loops = pool.with_balance(balance);
@@ -316,7 +316,7 @@ fn poll_once<F: Future>(future: Pin<&mut F>) {
 }
 
 #[test]
-fn leaked_handles_and_futures_break_nothing() {
+fn the_pool_works_although_handles_and_futures_were_leaked() {
     let pool = pool(2);
     let alive = Arc::new(());
     let guard = Arc::clone(&alive);
@@ -381,7 +381,7 @@ fn leaked_handles_and_futures_break_nothing() {
 }
 
 #[test]
-fn every_operation_works_inside_every_other() {
+fn every_operation_of_a_pool_works_inside_every_other_operation() {
     for workers in [1, 2, 4] {
         let pool = Arc::new(pool(workers));
         let inner = Arc::clone(&pool);

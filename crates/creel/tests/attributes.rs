@@ -34,7 +34,7 @@ async fn settings() -> (usize, String) {
 }
 
 #[test]
-fn options_are_settings_of_the_pool() {
+fn options_of_the_attribute_are_settings_of_the_pool() {
     assert_eq!(settings(), (3, "own-2".to_owned()));
 }
 

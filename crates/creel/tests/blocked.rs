@@ -65,7 +65,8 @@ fn own_index() -> usize {
     name.rsplit('-').next().unwrap().parse().unwrap()
 }
 
-/// Gives the workers time to fall asleep. Everything that follows must hold whether or not they do.
+/// Gives the workers time to fall asleep. The checks after this call must hold whether or not the
+/// workers sleep.
 fn settle() {
     thread::sleep(Duration::from_millis(3));
 }
@@ -153,7 +154,7 @@ fn a_pool_that_has_grown_finds_work_stranded_on_blocked_workers() {
 }
 
 #[test]
-fn tasks_queued_in_a_full_pool_run_when_it_grows() {
+fn tasks_queued_while_all_workers_are_blocked_run_when_the_pool_grows() {
     for workers in [1, 2] {
         bounded(&format!("{workers} workers and one more"), move || {
             for _ in 0..20 {
@@ -196,7 +197,7 @@ fn a_block_on_future_that_yields_until_a_task_is_done_sees_it_done() {
 }
 
 #[test]
-fn a_task_that_yields_until_another_is_done_sees_it_done() {
+fn a_task_that_yields_until_another_task_is_done_sees_it_done() {
     for workers in [1, 2, 4] {
         bounded(&format!("{workers} workers"), move || {
             let pool = pool(workers, Wait::Park);
@@ -398,7 +399,7 @@ fn a_socket_is_served_after_the_pool_has_shrunk() {
 }
 
 #[test]
-fn leaves_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn closures_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {
         match leaves {
             1 => _ = all.wait(),
@@ -416,7 +417,7 @@ fn leaves_of_nested_joins_can_wait_for_each_other_if_there_is_a_worker_for_each(
                 for round in 0..50 {
                     let all = Barrier::new(workers);
                     match round % 2 {
-                        // The caller is one of the workers.
+                        // The thread that calls the join counts as one of the workers.
                         0 => split(&pool, workers, &all),
                         _ => pool.run_on(0, || split(&pool, workers, &all)).unwrap(),
                     }
@@ -454,7 +455,7 @@ fn jobs_of_a_scope_can_wait_for_each_other_if_there_is_a_worker_for_each() {
 /// loop. Another worker must run that share, because its unit waits for the other unit. Set
 /// `CREEL_MEET_ROUNDS` for more rounds.
 #[test]
-fn units_of_loops_can_wait_for_each_other_while_a_worker_is_busy() {
+fn items_of_loops_can_wait_for_each_other_while_a_worker_is_busy() {
     let rounds = std::env::var("CREEL_MEET_ROUNDS").map_or(200, |n| n.parse().unwrap());
     for balance in [Balance::Fixed, Balance::Shared] {
         for kind in ["scope", "inbox job", "task"] {
@@ -491,7 +492,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
 }
 
 #[test]
-fn units_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn items_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {

@@ -95,7 +95,7 @@ fn loops_over_iterators_can_be_nested() {
 }
 
 #[test]
-fn the_bound_is_never_exceeded() {
+fn the_bound_on_items_in_flight_is_never_exceeded() {
     for workers in [1, 2, 4] {
         for bound in [1, 2, 7] {
             bounded("the bound", move || {
@@ -222,11 +222,11 @@ fn an_iterator_that_blocks_does_not_stop_the_workers() {
         thread::scope(|s| {
             s.spawn(|| pool.for_each_bridged(receive, 4, |_: usize| done.store(true, SeqCst)));
             send.send(1).unwrap();
-            // The item runs although the source blocks now.
+            // The first item must run although the iterator blocks now.
             while !done.load(SeqCst) {
                 thread::yield_now();
             }
-            // The source blocks, and the pool still runs everything else: jobs on both workers,
+            // While the iterator blocks, the pool still runs everything else: jobs on both workers,
             // another loop, and another loop over an iterator.
             for worker in 0..2 {
                 assert_eq!(pool.run_on(worker, || worker).unwrap(), worker);

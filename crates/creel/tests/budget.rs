@@ -1,4 +1,4 @@
-//! A task that never has to wait still yields after a bounded number of operations.
+//! Tests that a task that never has to wait still yields after a bounded number of operations.
 //!
 //! Each test counts operations and not time. The pool has one worker, and another task reads the
 //! count when the worker polls it.
@@ -230,7 +230,7 @@ fn a_blocking_wait_without_budget_left_makes_progress() {
     assert_eq!(pool.block_on(task).unwrap(), Ok(8));
 }
 
-/// Another pool's `block_on` inside a task has budgets of its own.
+/// A `block_on` of another pool inside a task has a budget of its own in each poll.
 #[test]
 fn a_block_on_inside_a_task_has_its_own_budget() {
     let pools = [(); 2].map(|()| Pool::builder().workers(1).build().unwrap());

@@ -72,7 +72,7 @@ fn receiving_is_safe_to_cancel() {
 }
 
 #[test]
-fn one_write_is_safe_to_cancel() {
+fn a_single_write_is_safe_to_cancel() {
     run(async {
         let (a, b) = UnixStream::pair()?;
         let piece = [7; 4096];

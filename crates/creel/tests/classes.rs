@@ -25,9 +25,10 @@ fn a_task_near_an_idle_worker_starts_there() {
     let pool = pool(3);
     pool.broadcast(|_| ());
     // Without the hint, a third of the tasks would start on this worker by chance. On a busy
-    // machine it is not many more even with the hint, because a worker that is already awake takes
-    // the task first. Therefore we count by how many tasks we are above that third. By chance
-    // alone, this number reaches 60 within 2,000 tasks only about once in two hundred runs.
+    // machine the number is only a little higher with the hint, because a worker that is already
+    // awake takes the task first. Therefore we count by how many tasks the number exceeds that
+    // third. By chance alone, this excess reaches 60 within 2,000 tasks only about once in two
+    // hundred runs.
     let mut lead = 0.0;
     for round in 0..2_000 {
         let worker = round % 3;
@@ -40,7 +41,7 @@ fn a_task_near_an_idle_worker_starts_there() {
     panic!("too few tasks ran near their worker: a lead of {lead}");
 }
 
-/// Returns the name of the thread that ran a task near a worker.
+/// Returns the name of the thread that ran a task of `spawn_near`.
 fn ran_near(pool: &Pool, worker: usize) -> String {
     let ran = pool.spawn_near(worker, async {
         std::thread::current().name().map(String::from)
@@ -72,7 +73,7 @@ fn a_task_near_a_busy_worker_runs_on_another_worker() {
     });
 }
 
-/// Returns the order in which tasks of both classes end on one worker.
+/// Returns the order in which ordinary tasks and background tasks end on one worker.
 fn ends(background: usize, ordinary: usize) -> Vec<bool> {
     let (sender, receiver) = mpsc::channel();
     let pool = pool(1);
@@ -100,7 +101,7 @@ fn ends(background: usize, ordinary: usize) -> Vec<bool> {
 }
 
 #[test]
-fn background_tasks_end_after_all_others() {
+fn background_tasks_end_after_all_other_tasks() {
     for (background, ordinary) in [(1, 1), (1, 50), (50, 1), (20, 20)] {
         let ends = ends(background, ordinary);
         let first = ends.iter().position(|ordinary| !ordinary).unwrap();

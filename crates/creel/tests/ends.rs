@@ -89,7 +89,7 @@ fn a_spawn_during_the_drop_starts_no_thread_after_it() {
 }
 
 #[test]
-fn pools_end_while_others_spawn_wake_and_join() {
+fn pools_end_while_other_threads_spawn_wake_and_join_tasks() {
     bounded("pools that end in use", || {
         let alive = Arc::new(());
         for round in rounds(400) {

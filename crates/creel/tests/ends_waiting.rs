@@ -130,7 +130,7 @@ fn joins_a_task(handle: &Pool) -> Waits {
     })
 }
 
-/// Makes a future that waits.
+/// A function that creates a future that has to wait, for example for a timer or a datagram.
 type Make = fn(&Pool) -> Waits;
 
 const WAITS: [(&str, Make); 10] = [
@@ -249,7 +249,7 @@ fn a_drop_on_the_pools_own_worker_leaves_no_waiter_stuck() {
 }
 
 #[test]
-fn a_block_on_after_the_end_reports_it() {
+fn a_block_on_after_the_end_of_its_pool_panics_and_says_so() {
     let pool = Pool::builder().workers(1).name("gone").build().unwrap();
     let handle = pool.handle();
     drop(pool);

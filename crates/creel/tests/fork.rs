@@ -76,7 +76,7 @@ fn a_forked_process_can_drop_the_pool_and_create_its_own() {
         assert!(receive.as_mut().poll(&mut cx).is_pending());
     });
 
-    // Here the pool's thread for blocking calls waits for more work. In the child that thread does
+    // In the parent, a thread for blocking calls waits for more work. In the child that thread does
     // not exist.
     assert_eq!(pool_here.block_on(creel::blocking(|| 5)), 5);
     assert!(

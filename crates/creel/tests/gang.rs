@@ -158,8 +158,9 @@ fn a_gang_keeps_its_pool_alive() {
     assert_eq!(calls.into_inner(), 2);
 }
 
-/// Prints the duration of an empty region, next to that of `broadcast`. Run it alone on a quiet
-/// machine: `cargo test --release -p creel --test gang -- --ignored --nocapture`.
+/// Prints the duration of an empty region of a gang and the duration of an empty `broadcast`. Run
+/// it alone on a quiet machine: `cargo test --release -p creel --test gang -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "it measures, and asserts nothing"]
 fn empty_regions_are_measured() {
@@ -207,6 +208,6 @@ fn a_gang_may_be_dropped_by_one_of_its_own_workers_but_not_run() {
         message.as_deref(),
         Some("a gang must be run by one of its own workers")
     );
-    // The worker is free again.
+    // After the drop of the gang, the worker runs other work again.
     assert_eq!(pool.run_on(1, || 7).unwrap(), 7);
 }

@@ -1,4 +1,5 @@
-//! Wakers of another executor that panic or call back when they are cloned, woken or dropped.
+//! Tests with wakers of another executor that panic or call back when they are cloned, woken or
+//! dropped.
 //!
 //! Each object that keeps a waker is tested with each of these wakers. It must neither hang nor
 //! lose a wake-up, and it must work with an ordinary waker afterwards.

@@ -9,7 +9,7 @@
 //! may run.
 //!
 //! The test takes seconds by default. `CREEL_LIVENESS_ROUNDS` sets the number of rounds, and
-//! `CREEL_LIVENESS_SEED` the seed of the first one. A failure prints the seed of its round.
+//! `CREEL_LIVENESS_SEED` the seed of the first round. A failure prints the seed of its round.
 
 #![cfg(not(miri))]
 
@@ -70,7 +70,7 @@ impl Draw {
 /// The state that the pieces of one pool's graph share.
 struct World {
     handle: Pool,
-    /// The number of further pieces that may block their threads.
+    /// The number of permits that are left. Each piece that blocks its thread needs one.
     permits: AtomicUsize,
     /// The smallest number of workers that the pool ever has.
     least: usize,
@@ -81,7 +81,7 @@ struct World {
     alive: Arc<()>,
 }
 
-/// The right to block a number of threads.
+/// A permit, which is the right to block a number of threads. Dropping it returns the permit.
 struct Permit<'a>(&'a World, usize);
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         Some(Permit(self, threads))
     }
 
-    /// Spawns a task of this graph's pool in one of the available ways.
+    /// Spawns a task of this graph's pool, with a random one of the pool's methods for that.
     fn spawn<F>(self: &Arc<Self>, draw: &mut Draw, future: F) -> JoinHandle<F::Output>
     where
         F: Future<Output: Send> + Send + 'static,
@@ -259,7 +259,8 @@ fn meet_in_a_loop(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
 
 /// Runs work of this pool that is not a task. Any thread may call this function.
 fn share(pool: &Pool, world: &Arc<World>, draw: &mut Draw) {
-    // The calling thread may have to wait for the threads that help it, so it needs a permit.
+    // The calling thread may have to wait for the threads that help with this work, so it needs a
+    // permit.
     let Some(_permit) = world.may_block(1) else {
         return;
     };

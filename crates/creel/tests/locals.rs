@@ -1,7 +1,7 @@
 //! Tests of pools, senders and handles in thread-locals of the program.
 //!
-//! Such values are dropped when their thread ends, after the runtime's own thread-locals. They must
-//! end properly there as well.
+//! Such values are dropped when their thread ends, after the runtime's own thread-locals. Pools,
+//! senders and handles must end properly there as well.
 
 use creel::{
     JoinHandle, Pool,
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Registers `f` to be called when this thread's thread-locals are dropped. That is after the
-/// locals of the runtime, because those are first used later.
+/// thread-locals of the runtime, because the thread first uses those later.
 fn at_the_end(f: impl FnOnce() + 'static) {
     END.with(|end| end.0.borrow_mut().push(Box::new(f)));
 }

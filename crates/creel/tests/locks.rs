@@ -2,7 +2,7 @@
 //!
 //! Stolen work must not take such a lock again on the same stack. Therefore a thread that waits
 //! runs only work that comes from the operation it waits for. `docs/design/loops.md` explains why.
-//! Each case here would hang if a waiting thread ran any other work.
+//! Each test here would hang if a waiting thread ran any other work.
 
 use creel::{Balance, Pool, Wait};
 use std::{
@@ -71,7 +71,7 @@ fn items_of_a_loop_may_run_a_loop_under_a_lock() {
 }
 
 #[test]
-fn sides_of_joins_may_join_under_a_lock() {
+fn closures_of_joins_may_join_under_a_lock() {
     fn halves(pool: &Pool, lock: &Strict, depth: usize) {
         lock.hold(|| _ = pool.join(|| work(pool), || work(pool)));
         if depth > 0 {

@@ -12,7 +12,7 @@ use std::{
 };
 
 #[test]
-fn every_verb_works_and_survives_a_panic() {
+fn every_loop_method_works_and_survives_a_panic() {
     let balances = [Balance::Sticky, Balance::Shared, Balance::Fixed];
     // Under Miri we test only one balance, because Miri takes minutes for work that otherwise takes
     // milliseconds.
@@ -74,8 +74,8 @@ fn every_verb_works_and_survives_a_panic() {
                 pool.deliver(&mut outbox, &mut others, |x, message| *x = message);
             });
             for balance in [Balance::Sticky, Balance::Fixed] {
-                // With the first balance, an exchange delivers messages at once. With the second
-                // one, it stores them first.
+                // With the first balance of the list, an exchange delivers messages at once. With
+                // the second balance, it stores messages first.
                 let pool = pool.with_balance(balance);
                 thrown("exchange", &mut || {
                     let items = (0..9, &mut items);

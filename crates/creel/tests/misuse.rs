@@ -1,4 +1,4 @@
-//! A panic caused by misuse points to the caller's line, not into the library.
+//! Tests that a panic caused by misuse points to the caller's line, and not into the library.
 //!
 //! This is a single test, because the panic hook belongs to the whole process.
 
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The name of a way to misuse the library, and a closure that does it.
+/// The name of a misuse of the library, and a closure that misuses the library in this way.
 type Case<'a> = (&'static str, Box<dyn FnOnce() + 'a>);
 
 /// Polls the future once on a thread without a pool.

@@ -111,7 +111,7 @@ fn loops_are_counted_whether_or_not_they_are_shared() {
     let builder = Pool::builder().workers(2).wait(Wait::Park);
     let pool = builder.build().unwrap();
     for _ in 0..100 {
-        // This work is so small that waking a worker does not pay. The caller does it in place of
+        // This loop is so small that waking a worker does not pay. The caller runs it in place of
         // worker 0.
         pool.for_each(&mut [0_u8; 10], |item| *item += 1);
     }

@@ -1,4 +1,4 @@
-//! At most one thread polls a task at a time.
+//! Tests that at most one thread polls a task at a time.
 //!
 //! This must hold even if the worker that holds the task is blocked, and several idle workers come
 //! for the work that is stranded on it.

@@ -36,7 +36,8 @@ fn messages_come_in_the_order_of_their_senders_at_any_number_of_workers() {
                 expected[to] = mix(expected[to], *sender);
             }
         }
-        // Under Miri we test only the first two numbers of workers, because Miri is slow.
+        // Under Miri we test only the first two entries of the list of worker numbers, because Miri
+        // is slow.
         for &workers in &[1, 3, 2, 7, 64][..if cfg!(miri) { 2 } else { 5 }] {
             let pool = pool(workers);
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
@@ -90,7 +91,7 @@ fn one_loop_may_send_to_several_slices() {
 }
 
 #[test]
-fn a_missing_receiver_is_named_and_the_outbox_remains_usable() {
+fn a_panic_names_the_missing_receiver_and_the_outbox_remains_usable() {
     let pool = pool(2);
     let (mut senders, mut receivers) = (vec![0_u8; MANY / 2], vec![0_u32; 10]);
     let mut outbox = Outbox::new();
@@ -124,7 +125,7 @@ fn a_missing_receiver_is_named_and_the_outbox_remains_usable() {
 
 #[test]
 #[should_panic(expected = "the outbox was made for")]
-fn an_outbox_is_not_delivered_to_another_slice() {
+fn an_outbox_is_not_delivered_to_a_slice_of_another_length() {
     let mut outbox = Outbox::new();
     pool(2).for_each((&[1], outbox.for_receivers(3)), |(_, post)| {
         post.send(2, ())

@@ -131,7 +131,7 @@ fn a_pool_lives_until_its_last_clone_is_dropped() {
     first.shutdown_timeout(Duration::from_secs(60));
     assert!(second.run_on(0, || ()).is_err());
     drop(second);
-    // Several threads drop clones at the same time.
+    // Now several threads drop the clones at the same time. The pool must have ended afterwards.
     for _ in 0..100 {
         let pool = pool(1, Wait::Park);
         let handle = pool.handle();
@@ -213,7 +213,7 @@ fn the_watchdog_of_an_idle_pool_stops() {
             .each_ref()
             .map(|pool| pool.spawn(async move { sleeps().await }));
         // We await the task in `block_on` of the other pool, so that this thread runs no work of
-        // its pool. The last work of a pool is then done by its own workers.
+        // the task's pool. The pool's own workers then do its last work.
         for (other, slept) in [&pools[1], &pools[0]].into_iter().zip(slept) {
             other.block_on(slept).unwrap();
         }
@@ -280,7 +280,7 @@ fn a_view_of_an_owner_keeps_the_workers_alive() {
 }
 
 #[test]
-fn a_name_is_taken_as_long_as_any_clone_of_its_pool_lives() {
+fn the_name_of_a_pool_is_taken_as_long_as_any_clone_lives() {
     let pools = NamedPools::default();
     let acquire = |workers| pools.acquire("a", Pool::builder().workers(workers));
     let first = acquire(1).unwrap();

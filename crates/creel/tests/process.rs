@@ -111,7 +111,7 @@ fn a_child_that_reads_nothing_breaks_the_pipe() {
     pool.block_on(async {
         child.wait().await.unwrap();
         // Another test may be starting a child, which has a copy of the pipe for a moment. Writing
-        // succeeds as long as this copy exists, so we repeat it until it fails.
+        // succeeds as long as this copy exists, so we write again until it fails.
         let error = loop {
             if let Err(error) = stdin.write_all(b"text").await {
                 break error;
@@ -161,7 +161,7 @@ fn kill_on_drop_kills_a_dropped_child_and_leaves_no_zombie() {
     // `exists` counts a zombie as well. Therefore this also checks that the killed child is waited
     // for.
     wait_until("the child was not killed", || !exists(id));
-    // The same must happen if a future is cancelled that owns the child.
+    // The runtime must also kill the child if a future that owns it is cancelled.
     let (sender, id) = std::sync::mpsc::channel();
     let task = pool.spawn(async move {
         let child = endless().kill_on_drop(true).spawn().unwrap();

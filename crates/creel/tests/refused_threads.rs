@@ -229,8 +229,8 @@ fn a_worker_to_be_removed_stays_until_it_can_be_replaced() {
                 refuse_threads();
                 thread::sleep(Duration::from_micros(pause_us));
                 pool.resize(1).unwrap();
-                // Each worker checks, sooner or later, whether it may end. We give them time to do
-                // so.
+                // Each worker checks, sooner or later, whether it may end. We give the workers time
+                // for that.
                 thread::sleep(Duration::from_millis(50));
                 allow_threads();
                 block_on(waits).unwrap().unwrap_err();

@@ -35,7 +35,8 @@ fn each_job_of_a_large_scope_runs_once() {
     });
 }
 
-/// Counts itself as a job and spawns two more jobs, which do the same until `depth` is 0.
+/// Runs as a job: counts itself, and spawns two more such jobs with a `depth` that is lower by one,
+/// until `depth` is 0.
 fn grow<'s>(s: &'s Scope<'s, '_>, depth: u32, jobs: &'s AtomicUsize) {
     jobs.fetch_add(1, SeqCst);
     if depth > 0 {

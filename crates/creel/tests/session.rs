@@ -148,7 +148,7 @@ fn the_error_of_an_impossible_placement_names_the_missing_cpu() {
 fn a_worker_moves_away_from_a_caller_on_its_cpu() {
     let _alone = alone();
     // The pool does not pin the caller of a loop. If the caller runs on the CPU to which a worker
-    // is pinned, the two delay each other, so the worker has to move.
+    // is pinned, the caller and the worker delay each other, so the worker has to move.
     let before = mask();
     if before.len() < 2 {
         eprintln!("skipped: one usable PU");

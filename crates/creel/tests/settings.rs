@@ -1,5 +1,5 @@
-//! Settings that no pool can have are rejected by the call that sets them or by `build`. This file
-//! also tests small methods of a pool.
+//! Tests that impossible settings are rejected by the call that sets them or by `build`, and tests
+//! of small methods of a pool.
 
 #![cfg(not(miri))]
 
@@ -31,7 +31,7 @@ fn an_impossible_stack_size_is_rejected_by_build() {
 }
 
 #[test]
-fn a_capacity_out_of_range_is_named_with_its_limit() {
+fn a_panic_names_a_capacity_out_of_range_and_its_limit() {
     for capacity in [0, (1 << 30) + 1, usize::MAX] {
         let made = catch_unwind(|| drop(bounded::channel::<u8>(capacity)));
         let payload = made.unwrap_err();

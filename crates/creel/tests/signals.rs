@@ -1,4 +1,5 @@
-//! A storm of signals, each of which interrupts the system call that a thread is in.
+//! Tests a pool during a storm of signals, each of which interrupts the system call that a thread
+//! is in.
 //!
 //! The test is alone in its program, because it sets the signal handlers of the process.
 

@@ -16,9 +16,9 @@ fn tiny(pool: &Pool) {
     });
 }
 
-/// Calls a heavy loop, and returns whether it was shared with other workers. A loop that is not
-/// shared consists of one block. A shared loop has more blocks, even if all other workers come too
-/// late to take one.
+/// Calls a loop with much work per item, and returns whether it was shared with other workers. A
+/// loop that is not shared consists of one block. A shared loop has more blocks, even if all other
+/// workers come too late to take one.
 fn is_shared(pool: &Pool) -> bool {
     let blocks = || -> u64 { pool.stats().workers.iter().map(|w| w.loop_blocks).sum() };
     let before = blocks();
@@ -37,7 +37,7 @@ fn pool() -> Pool {
 }
 
 #[test]
-fn a_heavy_loop_after_tiny_ones_is_shared_if_it_has_a_site_of_its_own() {
+fn a_long_loop_after_tiny_loops_is_shared_if_it_has_a_site_of_its_own() {
     let pool = pool();
     for _ in 0..40 {
         tiny(&pool.with_site(1));
@@ -46,7 +46,7 @@ fn a_heavy_loop_after_tiny_ones_is_shared_if_it_has_a_site_of_its_own() {
 }
 
 #[test]
-fn a_loop_that_becomes_heavy_is_shared_after_a_few_calls() {
+fn a_loop_that_becomes_longer_is_shared_after_a_few_calls() {
     let pool = pool();
     for _ in 0..40 {
         tiny(&pool);

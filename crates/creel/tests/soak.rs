@@ -127,7 +127,7 @@ fn round(draw: &mut Draw) {
         count
     });
     if draw.below(4) == 0 {
-        // The pool shuts down in the middle of all this work.
+        // The pool shuts down while this work is still running.
         drop((chained, crowded, pinged, counted));
         drop(pool);
         let _ = outside.join();

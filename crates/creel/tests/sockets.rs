@@ -101,7 +101,7 @@ fn two_pools_wait_for_one_socket_and_one_of_them_ends() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_kept_handle_does_not_keep_a_descriptor_open() {
+fn a_handle_of_an_ended_pool_does_not_keep_its_poller_open() {
     let pollers = || {
         let open = std::fs::read_dir("/proc/self/fd").unwrap();
         let name = |fd: Result<std::fs::DirEntry, _>| std::fs::read_link(fd.ok()?.path()).ok();

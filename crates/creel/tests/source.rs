@@ -101,7 +101,7 @@ fn a_worker_that_waits_runs_a_job_of_the_source() {
 }
 
 #[test]
-fn a_join_whose_stolen_side_waits_for_a_job_makes_progress() {
+fn a_join_whose_stolen_closure_waits_for_a_job_makes_progress() {
     let (pool, stack) = pool(2);
     let handle = pool.handle();
     let (sender, receiver) = channel();
@@ -118,8 +118,8 @@ fn a_join_whose_stolen_side_waits_for_a_job_makes_progress() {
                 stolen.store(1, Ordering::SeqCst);
                 let (sender, receiver) = channel();
                 inner.push(&handle, move || sender.send(()).unwrap());
-                // Both workers are busy now: one runs this side, and the other one waits for it.
-                // The job can run only if the worker that waits takes it.
+                // Both workers are busy now: one worker runs this closure, and the other worker
+                // waits for it. The job can run only if the worker that waits takes it.
                 receiver.recv().unwrap();
             },
         );

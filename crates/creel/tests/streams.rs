@@ -34,7 +34,7 @@ async fn tcp() -> (std::net::TcpStream, TcpStream) {
     (other, listener.accept().await.unwrap().0)
 }
 
-/// Reads to the end, with a buffer that is larger than each piece of data.
+/// Reads to the end of the stream, with a buffer that is larger than each piece of data.
 async fn read_all<S: Connection>(stream: &Stream<S>) -> Vec<u8> {
     let (mut all, mut piece) = (Vec::new(), [0; 4096]);
     loop {
@@ -126,7 +126,7 @@ fn vectored_reads_and_reads_into_uninitialized_memory_work() {
 }
 
 #[test]
-fn halves_and_unix_sockets_carry_a_megabyte_both_ways() {
+fn stream_halves_and_unix_sockets_carry_a_megabyte_both_ways() {
     let pool = pool(2);
     let path = std::env::temp_dir().join(format!("creel-streams-{}", std::process::id()));
     let listener = {
@@ -271,7 +271,7 @@ fn a_join_set_returns_tasks_in_completion_order_and_cancels_the_rest() {
             assert_eq!(set.join_next().await.unwrap().unwrap(), n);
         }
         assert!(set.join_next().await.is_none());
-        // The set reuses its slots.
+        // The set reuses the slots of tasks that have ended.
         for _ in 0..1_000 {
             set.spawn(async { 1 });
         }

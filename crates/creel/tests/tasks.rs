@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// We divide the number of cases by this number. It is 20 under Miri, because Miri takes minutes
-/// for work that otherwise takes milliseconds.
+/// We divide the number of test cases by this number. It is 20 under Miri, because Miri takes
+/// minutes for work that otherwise takes milliseconds.
 const FEWER: usize = if cfg!(miri) { 20 } else { 1 };
 
 fn pool(workers: usize) -> Pool {
@@ -124,8 +124,8 @@ fn a_dropped_handle_detaches_and_a_dropped_guard_cancels() {
         let _guard = guard;
         gate.await
     });
-    // This task is queued after the other one. When it is done, the other one has been polled and
-    // is idle.
+    // This task is queued behind the task of `handle`. When it is done, that task has been polled
+    // and is idle.
     pool.block_on(pool.spawn(async {})).unwrap();
     drop(handle.abort_on_drop().into_handle());
     pool.block_on(pool.spawn(async {})).unwrap();
@@ -327,7 +327,7 @@ fn bound_tasks_stay_on_their_thread() {
 }
 
 #[test]
-fn misuse_gets_a_clear_error() {
+fn misuse_of_tasks_gets_a_clear_error() {
     let pool = Arc::new(pool(1));
     let inner = pool.clone();
     let error = pool
@@ -365,8 +365,9 @@ fn a_closed_channel_gives_the_message_back() {
 }
 
 #[test]
-fn a_task_behind_a_blocked_worker_is_rescued() {
-    // This covers the queue and the LIFO slot. Each case ends only if another worker runs the task.
+fn a_task_queued_on_a_blocked_worker_runs_on_another_worker() {
+    // The cases cover a task in the run queue and a task in the LIFO slot. Each case ends only if
+    // another worker runs the task.
     let pool = pool(2);
     for lifo in [false, true] {
         let (tx, rx) = oneshot::channel();
@@ -609,7 +610,8 @@ fn the_same_seed_gives_the_same_run() {
 fn a_century_on_a_seeded_pool_takes_no_time() {
     let pool = Pool::seeded(1);
     let century = Duration::from_secs(3_155_760_000);
-    // A second pending sleep must not stop the clock on its way.
+    // The clock jumps from timer to timer. A second pending sleep must not stop it before the
+    // century is over.
     let never = pool.spawn(creel::time::sleep(Duration::MAX));
     pool.block_on(creel::time::sleep(century));
     assert!(!never.is_finished());
@@ -668,8 +670,8 @@ fn outputs_and_futures_of_any_size_and_alignment_compile() {
         [kept; 2]
     });
     assert_eq!(pool.block_on(both).unwrap()[1][39_999], 1);
-    // Nobody joins the first task, so its output is dropped. The second future is dropped by a
-    // cancel.
+    // Nobody joins the first task, so its output is dropped. A cancellation drops the second
+    // future.
     let alive = Arc::new(());
     let guard = alive.clone();
     drop(pool.spawn(async move { (guard, [0_u8; 50_000]) }));

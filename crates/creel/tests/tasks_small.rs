@@ -29,7 +29,8 @@ fn a_freed_block_is_reused_whatever_it_contained() {
     #[repr(align(16))]
     struct Sparse(#[allow(dead_code)] MaybeUninit<[u8; 32]>, u8);
     let pool = pool(2);
-    // The thread of a task has a heap. A thread in `run_on` has none available.
+    // A thread that runs a task can use the heap of its local scheduler. A thread that runs a
+    // closure of `run_on` cannot.
     let made = pool.spawn_on(0, async {
         for _ in 0..3 {
             drop(oneshot::channel::<Sparse>());
@@ -120,9 +121,10 @@ fn messages_go_through_every_channel() {
     assert_eq!(sum, 3);
 }
 
-/// Scopes and joins that wait for each other, and workers that do the same.
+/// Checks closures of scopes and joins that wait for each other, and workers that wait for each
+/// other.
 ///
-/// These are the waits of `worker/waiter.rs` and the shared jobs, whose memory is on the waiting
+/// They use the waits of `worker/waiter.rs` and shared jobs, whose memory is on the waiting
 /// thread's stack.
 #[test]
 fn waiting_threads_share_jobs_on_their_stacks() {

@@ -84,7 +84,7 @@ fn a_worker_fires_its_timers_however_it_waits() {
 }
 
 #[test]
-fn a_throttled_worker_reacts_once_a_quantum() {
+fn a_throttled_worker_fires_timers_once_per_quantum() {
     let bench = Bench::new(Wait::Throttle(10 * MS));
     let (mut early, _late) = (bench.sleep(MS), bench.sleep(4 * MS));
     bench.clock.advance(11 * MS);
@@ -117,8 +117,8 @@ fn an_idle_worker_keeps_sleeping_however_short_its_quantum() {
     pool.run_on(0, || ()).unwrap();
     let before = pool.stats().workers[0].parks;
     let (wakes, woken) = mpsc::channel::<()>();
-    // This wait is not needed for correctness. It gives a worker that wrongly spins the time to
-    // show it.
+    // The test would be correct without this sleep. The sleep gives a worker that wrongly spins the
+    // time to be detected.
     assert!(woken.recv_timeout(50 * MS).is_err());
     drop(wakes);
     let parks = pool.stats().workers[0].parks - before;
@@ -126,7 +126,7 @@ fn an_idle_worker_keeps_sleeping_however_short_its_quantum() {
 }
 
 #[test]
-fn a_reaction_reads_all_data_in_a_socket() {
+fn a_throttled_worker_reads_all_data_of_a_socket_in_one_quantum() {
     let bench = Bench::new(Wait::Throttle(20 * MS));
     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let to = socket.local_addr().unwrap();
@@ -136,7 +136,7 @@ fn a_reaction_reads_all_data_in_a_socket() {
     bench.pool.spawn(task).detach();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..20 {
-        // The first burst leaves the worker asleep until the clock moves.
+        // After the first burst, the worker sleeps until the clock moves.
         for burst in [1, 3] {
             for _ in 0..burst {
                 sender.send_to(b"one", to).unwrap();
@@ -152,7 +152,7 @@ fn a_reaction_reads_all_data_in_a_socket() {
 }
 
 #[test]
-fn a_reaction_serves_all_sockets() {
+fn a_throttled_worker_serves_all_sockets_in_one_quantum() {
     let bench = Bench::new(Wait::Throttle(20 * MS));
     let (got, comes) = mpsc::channel();
     let listen = |_| {
@@ -166,7 +166,7 @@ fn a_reaction_serves_all_sockets() {
     let all: Vec<_> = (0..400).map(listen).collect();
     let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..5 {
-        // The first burst leaves the worker asleep until the clock moves.
+        // After the first burst, the worker sleeps until the clock moves.
         for to in [&all[..1], &all[..]] {
             for to in to {
                 sender.send_to(b"one", to).unwrap();

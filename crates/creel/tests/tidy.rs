@@ -301,7 +301,7 @@ fn comments_and_documents_are_plain_english() {
         .for_each(|folder| text_files(&root.join(folder), &mut paths));
     let (mut words, mut hits) = (0, Vec::new());
     for path in paths {
-        // This file contains the words as examples.
+        // This file contains the discouraged words as examples.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }
@@ -489,7 +489,7 @@ fn identifiers(path: &Path, text: &str) -> Vec<String> {
             }
         };
         let code = code.split("//").next().unwrap_or("");
-        // The parts with an even index are outside of quotes.
+        // We split the text at quotes, so the parts with an even index are outside of strings.
         for part in code.split('"').step_by(2) {
             found.extend(split(part));
         }
@@ -530,7 +530,7 @@ fn identifiers_contain_no_replaced_words() {
     assert!(paths.len() > 500, "found only {} files", paths.len());
     let mut found = Vec::new();
     for path in paths {
-        // This file contains the words in its list.
+        // This file contains the replaced words in its list.
         if path.ends_with("tests/tidy.rs") {
             continue;
         }

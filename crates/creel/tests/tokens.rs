@@ -4,7 +4,7 @@
 use creel::task::CancellationToken;
 
 #[test]
-fn a_cancel_reaches_grandchildren_whose_parent_was_dropped() {
+fn cancelling_a_token_reaches_grandchildren_whose_parent_was_dropped() {
     let root = CancellationToken::new();
     let grandchild = root.child().child();
     let cousin = root.child().child();
@@ -15,7 +15,7 @@ fn a_cancel_reaches_grandchildren_whose_parent_was_dropped() {
 }
 
 #[test]
-fn a_long_chain_is_cancelled_and_dropped() {
+fn a_long_chain_of_tokens_is_cancelled_and_dropped() {
     // A recursive drop would overflow the stack here.
     let root = CancellationToken::new();
     let mut chain = vec![root.child()];

@@ -209,7 +209,8 @@ fn folds_match_a_single_thread() {
                 pool.count(&numbers, |n| n % 2 == 0),
                 numbers.iter().filter(|n| *n % 2 == 0).count()
             );
-            // The operation is not commutative, so the order must be that of the items.
+            // The operation is not commutative, so a fold must combine the values in the order of
+            // the items.
             let join = |mut a: Vec<u64>, b: Vec<u64>| {
                 a.extend(b);
                 a
@@ -296,7 +297,7 @@ fn find_returns_the_first_match_and_visits_all_items_before_it() {
     }
 }
 
-/// An item that only one thread at a time may compare, and that owns memory.
+/// An item that owns memory, and that only one thread at a time may compare (it is not `Sync`).
 #[derive(Clone, Debug, PartialEq)]
 struct Item(u64, usize, Box<Cell<u32>>);
 
@@ -387,7 +388,7 @@ fn a_sort_loses_no_item_to_a_panic_or_an_inconsistent_order() {
 }
 
 #[test]
-fn a_panic_in_any_verb_drops_each_result_once() {
+fn a_panic_in_any_loop_method_drops_each_result_once() {
     for pool in pools() {
         let alive = std::sync::Arc::new(());
         let len = if cfg!(miri) { 9 } else { 300 };
@@ -436,7 +437,7 @@ fn a_panic_in_any_verb_drops_each_result_once() {
 }
 
 #[test]
-fn a_view_and_a_handle_have_the_same_verbs() {
+fn a_view_and_a_handle_have_the_same_loop_methods() {
     let pool = Pool::builder().workers(4).wait(Wait::Park).build().unwrap();
     let few = pool.with_max_workers(2).with_balance(Balance::Fixed);
     let inside = AtomicUsize::new(0);
@@ -491,7 +492,7 @@ fn a_dropped_pool_waits_for_callers_in_block_on() {
             handle.block_on(async {
                 let never = creel::task::spawn(std::future::pending::<()>());
                 inside.send(()).unwrap();
-                // The end of the pool cancels it.
+                // The end of the pool cancels this task.
                 never.await.is_err()
             })
         });
@@ -502,7 +503,7 @@ fn a_dropped_pool_waits_for_callers_in_block_on() {
 }
 
 #[test]
-fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
+fn a_job_of_spawn_near_runs_on_its_worker_unless_that_worker_is_late() {
     let pool = Pool::builder()
         .workers(3)
         .wait(Wait::Park)
@@ -524,8 +525,9 @@ fn a_job_near_a_worker_runs_there_unless_that_worker_is_late() {
             }
         });
     };
-    // Without the hint, 20 of the 40 jobs would run there by chance. On a busy machine a worker may
-    // be late, so we repeat this until 30 of 40 jobs ran near their worker, or for a minute.
+    // Without the hint, 20 of the 40 jobs would run on that worker by chance. On a busy machine a
+    // worker may be late, so we repeat this until 30 of 40 jobs ran near their worker, or for a
+    // minute.
     let begin = Instant::now();
     let most = std::iter::repeat_with(|| {
         there.store(0, Relaxed);

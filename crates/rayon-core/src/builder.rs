@@ -15,7 +15,7 @@ use std::{
     thread,
 };
 
-/// The highest number of threads that a Creel pool can have.
+/// The maximum number of threads of a Creel pool.
 pub(crate) const MAX_THREADS: usize = 16_383;
 
 /// The smallest stack that Creel accepts, in bytes.
@@ -341,7 +341,7 @@ impl<S> ThreadPoolBuilder<S> {
     fn threads(&self) -> usize {
         let asked = NonZeroUsize::new(self.threads);
         let asked = asked.or_else(|| number("RAYON_NUM_THREADS"));
-        // rayon still accepts this older name of the variable.
+        // rayon still accepts this older name of the environment variable.
         let asked = asked.or_else(|| number("RAYON_RS_NUM_CPUS"));
         let threads = asked.map_or_else(
             // The number of Creel's workers follows the affinity mask and the CPU quota of the

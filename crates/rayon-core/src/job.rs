@@ -76,7 +76,8 @@ impl Fifo {
             // Aliasing: there are only shared references to the queue.
             let fifo = unsafe { &*fifo.cast::<Fifo>() };
             match steal(&fifo.jobs) {
-                // SAFETY: the queue returns each job once.
+                // SAFETY: the queue returns each job once, and only this ticket runs the job that
+                // it takes.
                 Some(job) => unsafe { job.run() },
                 None => unreachable!("there is a job for each ticket"),
             }

@@ -27,7 +27,7 @@ impl Waiter {
         }
     }
 
-    /// Makes the thread check its condition again.
+    /// Makes the waiting thread check its condition again.
     fn wake(&self) {
         match self {
             Self::Outside(thread) => thread.unpark(),
@@ -47,7 +47,8 @@ pub(crate) struct Latch {
 }
 
 impl Latch {
-    /// Creates a latch for `pending` jobs. The calling thread is the one that waits for it.
+    /// Creates a latch for `pending` jobs. The calling thread must be the thread that waits for it
+    /// later.
     pub(crate) fn new(pending: usize) -> Self {
         Self {
             pending: AtomicUsize::new(pending),

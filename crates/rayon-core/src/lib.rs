@@ -67,8 +67,8 @@ pub fn max_num_threads() -> usize {
     builder::MAX_THREADS
 }
 
-/// Returns the number of threads of the current pool, which is that of the calling thread, or the
-/// global one.
+/// Returns the number of threads of the current pool. This is the pool of the calling thread, or
+/// the global pool if the thread belongs to none.
 pub fn current_num_threads() -> usize {
     match WorkerThread::current() {
         Some(worker) => worker.registry.threads(),

@@ -87,7 +87,8 @@ impl Source for Queues {
     }
 
     fn run_outside(&self) -> bool {
-        // The calling thread may belong to another pool, whose queues it must not run here.
+        // The calling thread may belong to another pool. It must not run jobs of that pool's queues
+        // here.
         let worker = WorkerThread::current();
         let worker = worker.filter(|worker| ptr::eq(&*worker.registry.queues, self));
         worker.is_some_and(|worker| worker.is_member() && worker.run_any())
@@ -97,7 +98,7 @@ impl Source for Queues {
 /// The thread that has called `ThreadPoolBuilder::use_current_thread`. It is thread 0 of its pool.
 struct Member {
     thread: Thread,
-    /// The calls that broadcasts send to this thread.
+    /// The inbox: the calls that broadcasts send to this thread.
     inbox: Mutex<VecDeque<Box<dyn FnOnce() + Send>>>,
 }
 
@@ -257,7 +258,7 @@ impl Registry {
         match (&self.member, index) {
             (Some(member), 0) => member.thread.unpark(),
             _ => {
-                // The registry never resizes its pool, so the worker exists.
+                // The registry never resizes its Creel pool, so the worker with this index exists.
                 let _ = self.pool.wake(index - self.first());
             }
         }
@@ -432,7 +433,7 @@ impl WorkerThread {
         self.registry.notify();
     }
 
-    /// Pushes a job that runs after the jobs that this thread has pushed here before.
+    /// Pushes a job that runs after the jobs that this thread has pushed with this method before.
     pub(crate) fn push_fifo(&self, job: JobRef) {
         // SAFETY: the queue lives as long as its thread, and a thread ends only after its pool has
         // run all jobs, including the tickets.
@@ -522,7 +523,8 @@ impl WorkerThread {
 /// the beginning, because we create the registry after the Creel pool.
 #[derive(Default)]
 pub(crate) struct Threads {
-    /// For each thread that has not started, the registry and the thread's deque.
+    /// For each thread that has not started: the registry and the deque that the thread takes when
+    /// it starts.
     starts: Mutex<Vec<Option<Start>>>,
 }
 
@@ -539,7 +541,7 @@ impl Threads {
         starts.extend(deques.into_iter().map(start));
     }
 
-    /// Makes the calling thread the thread `index`.
+    /// Makes the calling thread the thread `index` of the pool, which takes its registry and deque.
     pub(crate) fn begin(&self, index: usize) {
         let start = lock(&self.starts).get_mut(index).and_then(Option::take);
         if let Some((registry, deque)) = start {

@@ -47,7 +47,7 @@ struct Shared<T>(*const T);
 
 // SAFETY: scopes are `Sync`, and each job is done with its scope before the scope ends.
 unsafe impl<T: Sync> Send for Shared<T> {}
-// SAFETY: the reason is the same as for `Send`.
+// SAFETY: scopes are `Sync`, and each job is done with its scope before the scope ends.
 unsafe impl<T: Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {

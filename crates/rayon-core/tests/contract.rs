@@ -28,7 +28,7 @@ fn the_maximum_number_of_threads_is_that_of_creel() {
 }
 
 #[test]
-fn a_join_whose_second_side_waits_for_a_spawned_job_makes_progress() {
+fn a_join_whose_second_closure_waits_for_a_spawned_job_makes_progress() {
     let pool = pool(2);
     let stolen = AtomicBool::new(false);
     pool.join(
@@ -47,7 +47,7 @@ fn a_join_whose_second_side_waits_for_a_spawned_job_makes_progress() {
 }
 
 #[test]
-fn a_broadcast_inside_a_stolen_side_reaches_the_thread_that_waits_for_it() {
+fn a_broadcast_inside_a_stolen_closure_reaches_the_thread_that_waits_for_it() {
     let pool = pool(2);
     let stolen = AtomicBool::new(false);
     let (_, threads) = pool.join(
@@ -204,11 +204,11 @@ fn join_runs_the_second_closure_even_if_the_first_panics() {
     }
 }
 
-/// The thread that created the pool waits for a side of a join that another thread has stolen, and
-/// that side waits for a broadcast to this thread. Before each round, the other thread has had time
-/// to fall asleep.
+/// The thread that created the pool waits for the second closure of a join, which another thread
+/// has stolen. That closure waits for a broadcast to the waiting thread. Before each round, the
+/// other thread has had time to fall asleep.
 #[test]
-fn a_stolen_side_may_broadcast_to_the_thread_that_waits_for_it() {
+fn a_stolen_closure_may_broadcast_to_the_thread_that_waits_for_it() {
     let (done, wait) = channel();
     thread::spawn(move || {
         let builder = ThreadPoolBuilder::new().num_threads(2);

@@ -4,7 +4,7 @@
 use std::{env, process::Command};
 
 #[test]
-fn the_variable_sets_the_number_of_threads() {
+fn rayon_num_threads_sets_the_number_of_threads() {
     if env::var("RAYON_NUM_THREADS").is_ok() {
         assert_eq!(rayon_core::current_num_threads(), 5);
         assert_eq!(rayon_core::pool().workers(), 5);

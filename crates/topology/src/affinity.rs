@@ -5,8 +5,9 @@
 //! unpinned.
 //!
 //! On Windows, PU number 64 × g + n is the processor n of the processor group g. A thread has a
-//! mask within one group. If you pass PUs of several groups to [`set`], it uses those of the
-//! thread's own group, or of the first group of the set if there are none.
+//! mask within one group. If you pass PUs of several groups to [`set`], it uses the PUs of the
+//! thread's own group. If none of them is in that group, it uses those of the first group in the
+//! set.
 
 use crate::system;
 use crate::types::{CpuSet, Error};

@@ -50,9 +50,9 @@ pub enum LimitKind {
     Quota,
     /// The maximum number of threads and processes of a control group or a user.
     Tasks,
-    /// The memory, if each worker needs a known amount.
+    /// The memory, if the program has said how much memory each worker needs.
     Memory,
-    /// A number that the program was given.
+    /// A number that the user gave to the program, for example with a flag.
     Explicit,
 }
 
@@ -111,8 +111,8 @@ pub struct Limit {
     pub value: String,
     /// The number of workers that the limit allows.
     ///
-    /// A quota allows at least 1. For a cpuset or the mask, the number takes the sets before it
-    /// into account.
+    /// A quota allows at least 1. For a cpuset or the mask, it is the number of cores that remain
+    /// after this set and all sets before it.
     pub workers: usize,
     /// The distance to the process's own control group: 0 for that group, 1 for its parent, and so
     /// on.
@@ -163,7 +163,7 @@ pub struct Budget {
 
 impl Budget {
     /// Returns the budget of a machine. It is the number of cores that the cpusets and the affinity
-    /// mask allow, reduced further if a CPU quota or a limit on the number of tasks is lower.
+    /// mask allow. A lower CPU quota, or a lower limit on the number of tasks, reduces it further.
     /// Quotas are rounded down.
     ///
     /// ```
@@ -353,7 +353,7 @@ fn set_limits(machine: &Machine) -> Vec<Limit> {
     limits
 }
 
-/// Returns the limit of a CPU quota, or `None` for other constraints.
+/// Returns the limit on workers that a CPU quota sets, or `None` for other constraints.
 fn quota_limit(constraint: &Constraint, rounding: Rounding) -> Option<Limit> {
     let Rule::Quota {
         quota_us,
@@ -374,7 +374,8 @@ fn quota_limit(constraint: &Constraint, rounding: Rounding) -> Option<Limit> {
     })
 }
 
-/// Returns the limit of a number of tasks, or `None` for other constraints.
+/// Returns the limit on workers that a maximum number of tasks sets, or `None` for other
+/// constraints.
 fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
     let Rule::Tasks { most, now } = constraint.rule else {
         return None;

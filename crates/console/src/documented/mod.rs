@@ -133,7 +133,7 @@ fn listed_values(help: &str) -> Vec<&str> {
     }
 }
 
-/// Returns the Markdown files that users read.
+/// Returns the Markdown files that users read, such as the README, the guide and the documents.
 fn markdown(root: &Path) -> Vec<PathBuf> {
     let mut folders = vec![
         root.to_owned(),
@@ -224,7 +224,7 @@ fn check_line(command: &Command, line: &str, wrong: &mut dyn FnMut(String)) {
             continue;
         }
         // A code span in a text may leave out arguments that the command requires, so we do not
-        // report missing ones.
+        // report missing arguments.
         let complete = |kind| {
             !matches!(
                 kind,

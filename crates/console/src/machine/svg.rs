@@ -18,9 +18,9 @@ const LINE: f64 = 16.0;
 const LETTER: f64 = 6.6;
 const BADGE: f64 = 18.0;
 const BADGE_LETTER: f64 = 5.6;
-/// The largest number of letters of a badge that fits into a cell.
+/// The largest number of characters in a badge with which the badge fits into a cell.
 const CELL_LETTERS: usize = 4;
-/// The approximate ratio of width to height of a box.
+/// The approximate ratio of width to height that we aim for when we arrange boxes.
 const ASPECT: f64 = 1.2;
 
 /// The fill colours of cores by kind, from the slowest kind to the fastest. Further kinds use the
@@ -113,7 +113,7 @@ fn lay(object: &Object) -> Laid<'_> {
     }
 }
 
-/// Boxes that are arranged in rows.
+/// Boxes that are arranged in rows, with the size of the whole arrangement.
 #[derive(Default)]
 struct Rows {
     width: f64,
@@ -167,8 +167,8 @@ fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
-/// Returns the height of the badges of workers that may move inside a larger object. They are below
-/// its title.
+/// Returns the height of the badges of workers that may move inside an object that is larger than a
+/// PU. These badges are below the object's title.
 fn badges_height(object: &Object) -> f64 {
     if object.is_core || object.workers.is_empty() {
         0.0

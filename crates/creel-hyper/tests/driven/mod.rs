@@ -1,4 +1,5 @@
-//! A clock that a test drives. It waits for the server after each second.
+//! A clock that a test advances by one second at a time. After each second, the test waits until
+//! the server has noticed.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;

@@ -1,14 +1,14 @@
 //! A bounded channel from many senders to many receivers.
 //!
-//! The implementation is a ring of places with stamps, after Vyukov's bounded queue. The stamp of a
-//! place says in which lap it can be written or read next. A sender claims a place by moving
-//! `tail`, and a receiver claims one by moving `head`. Both publish their work by storing the
-//! stamp.
+//! The implementation is a ring of places with stamps, after Vyukov's bounded queue. A place holds
+//! one message, and a lap is one round through all places. The stamp of a place says in which lap
+//! the place can be written or read next. A sender claims a place by moving `tail`, and a receiver
+//! claims one by moving `head`. Both publish their work by storing the stamp.
 //!
 //! We add waiting to this queue. A flag in `tail` says that receivers wait, and a flag in `head`
-//! says that senders wait. A thread that moves the word sees the flag in the same exchange.
-//! Therefore the fast path needs no fence and no second check. No wake-up is lost, for these
-//! reasons:
+//! says that senders wait. A sender that moves `tail`, or a receiver that moves `head`, sees the
+//! flag in the same exchange. Therefore the fast path needs no fence and no second check. No
+//! wake-up is lost, for these reasons:
 //!
 //! - A receiver that finds no message joins the list, sets the flag and checks again. A sender that
 //!   claims a place after the flag was set sees the flag and wakes a receiver. If the claim came
@@ -38,13 +38,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// A flag. In `tail`, it says that receivers wait. In `head`, it says that senders wait.
+/// A flag in both words. In `tail`, it says that receivers wait. In `head`, it says that senders
+/// wait.
 const WAITING: u64 = 1;
 /// A flag that is used only in `tail`. It says that the channel is closed, and that no sender can
 /// claim a place any more.
 const CLOSED: u64 = 2;
-/// The difference between two positions in a word. A position consists of a lap and, in the lower
-/// bits, an index.
+/// The difference between two neighbouring positions of `head` or `tail`. A position consists of
+/// the number of the lap and, in the lower bits, the index of a place.
 const STEP: u64 = 4;
 const FLAGS: u64 = STEP - 1;
 
@@ -52,10 +53,10 @@ struct Place<T> {
     /// The position at which this place can be written next. If the stamp is one greater than a
     /// position, the place can be read at that position.
     ///
-    /// It is stored with `Release` after a message was moved in or out. This store synchronizes
-    /// with the `Acquire` load before the next claim of the place. Otherwise, a receiver could read
-    /// the message before it is completely written, and a sender could overwrite a message that is
-    /// still being read.
+    /// The stamp is stored with `Release` after a message was moved in or out. This store
+    /// synchronizes with the `Acquire` load before the next claim of the place. Otherwise, a
+    /// receiver could read the message before it is completely written, and a sender could
+    /// overwrite a message that is still being read.
     stamp: AtomicU64,
     /// The message. It belongs to the thread whose claim matches the stamp.
     message: UnsafeCell<MaybeUninit<T>>,
@@ -79,10 +80,11 @@ struct Claim<'a, T> {
 struct Ring<T> {
     /// The next position to write, and the flags. Claims and changes of a flag are
     /// read-modify-writes of this word, so they have one order. For example, a sender that makes
-    /// its claim after a receiver has set the *waiting* flag sees the flag. They are `AcqRel`, so
-    /// that everything before one of them happens before the later ones.
+    /// its claim after a receiver has set the *waiting* flag sees the flag. These operations are
+    /// `AcqRel`, so that everything before one of them happens before the later ones.
     tail: CachePadded<AtomicU64>,
-    /// The next position to read, and a flag. It uses the same orderings as `tail`.
+    /// The next position to read, and the flag that senders wait. Its memory orderings are those of
+    /// `tail`.
     head: CachePadded<AtomicU64>,
     places: Box<[Place<T>]>,
     /// The bits of a word below the lap.
@@ -119,8 +121,8 @@ pub fn channel<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
         (1..=1 << 30).contains(&capacity),
         "the capacity of a channel must be 1 to 2^30, not {capacity}"
     );
-    // A lap is a power of two that is greater than the capacity, so that the stamps for "written"
-    // and "free in the next lap" differ even with one place.
+    // The length of a lap is a power of two that is greater than the capacity. Therefore the stamps
+    // for "written" and "free in the next lap" differ even if the channel has only one place.
     let lap = (capacity as u64 + 1).next_power_of_two() * STEP;
     let place = |index| Place {
         stamp: AtomicU64::new(index as u64 * STEP),
@@ -155,8 +157,7 @@ impl<T> Ring<T> {
         let mut word = end.load(Ordering::Relaxed);
         let (place, more) = self.place(word);
         let stamp = place.stamp.load(Ordering::Acquire);
-        // We handle only the most common case here, because this function is inlined at every
-        // await.
+        // This function handles only the most common case, because it is inlined at every await.
         if stamp == awaited::<SENDS>(word) && more {
             match advance(end, word, word + STEP) {
                 Ok(()) => return Ok(Claim { place, word }),
@@ -205,7 +206,7 @@ impl<T> Ring<T> {
     }
 
     /// Returns whether the channel is closed and empty at this value of `head`, so that no message
-    /// will be published there.
+    /// will be published at this position.
     fn is_at_end(&self, head: u64) -> bool {
         let tail = self.tail.load(Ordering::Acquire);
         tail & CLOSED != 0 && (tail ^ head) & !FLAGS == 0
@@ -243,8 +244,8 @@ impl<T> Ring<T> {
         let free = (claim.word & !FLAGS).wrapping_add(self.mask + 1);
         claim.place.stamp.store(free, Ordering::Release);
         if claim.word & WAITING != 0 {
-            // We wake quietly, because a panic would cost the caller the message that it has
-            // received.
+            // We catch a panic of the waker, because it would cost the caller the message that it
+            // has received.
             let sender = self.first_waiting(Side::Senders);
             if let Some(waker) = sender {
                 waker.wake_quietly();
@@ -272,7 +273,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns the word that this side moves.
+    /// Returns the word that this side moves: `tail` for senders, `head` for receivers.
     #[inline(always)]
     fn end<const SENDS: bool>(&self) -> &AtomicU64 {
         if SENDS { &self.tail } else { &self.head }
@@ -329,7 +330,7 @@ fn awaited<const SENDS: bool>(word: u64) -> u64 {
     (word & !WAITING) + u64::from(!SENDS)
 }
 
-/// Moves `head` or `tail` from `seen` to `next`.
+/// Moves `head` or `tail` from `seen` to `next` by a compare-exchange.
 #[inline(always)]
 fn advance(word: &AtomicU64, seen: u64, next: u64) -> Result<(), u64> {
     word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed)
@@ -688,7 +689,7 @@ impl<T> Future for RecvFuture<'_, T> {
     }
 }
 
-/// The side of a channel that waits for the other one.
+/// A side of a channel: its senders or its receivers. Each side waits for the other side.
 #[derive(Clone, Copy)]
 enum Side {
     Senders,
@@ -773,8 +774,8 @@ impl<'a, T, const SENDS: bool> End<'a, T, SENDS> {
     #[cold]
     fn pass_on(&mut self) {
         if self.leave() && !self.may_sleep() {
-            // We wake quietly, because the caller may be about to return a received message, which
-            // a panic would lose.
+            // We catch a panic of the waker, because the caller may be about to return a received
+            // message, which the panic would lose.
             let next = self.ring.first_waiting(Self::SIDE);
             if let Some(waker) = next {
                 waker.wake_quietly();

@@ -2,7 +2,7 @@
 //! allocates a channel of up to 256 bytes in the heap of its local scheduler, which also contains
 //! tasks. Any other channel comes from the allocator of the program.
 //!
-//! The state word of the channel records which of the two was used.
+//! The state word of the channel records which of these two allocators was used.
 
 use crate::task;
 use std::ptr::NonNull;

@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-/// Polls once with a waker that does nothing, like a wait that is cancelled.
+/// Polls a future once with a waker that does nothing, like a wait that is cancelled.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -25,8 +25,8 @@ fn oneshot_delivers_and_wakes() {
     check(|| {
         let (tx, mut rx) = oneshot::channel();
         let sender = thread::spawn(move || tx.send(Box::new(7)).unwrap());
-        // This is a first wait that is cancelled, so that the waker is replaced while the sender
-        // runs.
+        // The receiver waits a first time and cancels this wait, so that its waker is replaced
+        // while the sender runs.
         let got = match poll_once(&mut rx) {
             Poll::Ready(got) => got,
             Poll::Pending => block_on(&mut rx),
@@ -37,7 +37,7 @@ fn oneshot_delivers_and_wakes() {
 }
 
 #[test]
-fn oneshot_halves_leave_in_any_order() {
+fn oneshot_sender_and_receiver_are_dropped_in_any_order() {
     check(|| {
         let (tx, mut rx) = oneshot::channel();
         let message = Arc::new(());
@@ -57,7 +57,7 @@ fn oneshot_halves_leave_in_any_order() {
 }
 
 #[test]
-fn spsc_hands_over_two_messages() {
+fn spsc_delivers_two_messages() {
     check(|| {
         let (mut tx, mut rx) = spsc::channel();
         let sender = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn bounded_with_capacity_one_wakes_both_sides() {
 }
 
 #[test]
-fn bounded_with_two_senders_wakes_the_receiver_for_each() {
+fn bounded_with_two_senders_wakes_the_receiver_for_each_message() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let other = tx.clone();
@@ -125,7 +125,7 @@ fn bounded_with_two_senders_wakes_the_receiver_for_each() {
 }
 
 #[test]
-fn bounded_receiver_that_is_cancelled_passes_its_wake_on() {
+fn a_cancelled_bounded_receiver_passes_its_wake_up_to_the_next_receiver() {
     check(|| {
         let (tx, rx) = bounded::channel(2);
         let mut cancelled = Box::pin(rx.recv());

@@ -30,7 +30,7 @@ const WAITING: u64 = 1 << 2;
 /// with `DONE` or `WAITING`.
 const RX_GONE: u64 = 1 << 3;
 
-/// How the receiver registers its waker.
+/// The change of the state word with which the receiver registers its waker.
 const WAIT: Wait = Wait {
     bit: WAITING,
     clears: 0,
@@ -102,17 +102,17 @@ unsafe impl<T: Send> Send for Sender<T> {}
 unsafe impl<T: Send> Send for Receiver<T> {}
 // SAFETY: a shared `Sender` only reads the state word, which is atomic.
 unsafe impl<T: Send> Sync for Sender<T> {}
-// SAFETY: a shared `Receiver` has no operations.
+// SAFETY: `Receiver` has no methods that take `&self`, so sharing it gives no access.
 unsafe impl<T: Send> Sync for Receiver<T> {}
 impl<T> Unpin for Receiver<T> {}
 
-/// Frees the channel. The message has been moved out, or there never was one.
+/// Frees the channel. The message has been moved out, or was never sent.
 ///
 /// # Safety
 ///
 /// The caller is the last half according to the state word, and does not use `inner` again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the channel belongs to the caller alone.
+    // SAFETY: the caller is the last half, so the channel belongs to it alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
     // SAFETY: `channel` allocated it, and only the last half frees it.
     unsafe { memory::free(inner, state) };
@@ -125,7 +125,7 @@ unsafe fn free<T>(inner: NonNull<Inner<T>>) {
 /// There is a message, it belongs to the caller, and it is not read again.
 unsafe fn take<T>(inner: &Inner<T>) -> T {
     inner.value.with_mut(|value| {
-        // SAFETY: only the caller has access now.
+        // SAFETY: the message belongs to the caller, so no other thread accesses its place.
         let value = unsafe { &mut *value };
         // SAFETY: there is a message, and it is not read again.
         unsafe { value.assume_init_read() }
@@ -191,7 +191,7 @@ impl<T> Sender<T> {
         }
         // SAFETY: the receiver is gone, so the channel belongs to this call.
         let inner_ref = unsafe { inner.as_ref() };
-        // SAFETY: it was written above, and no other thread has seen it.
+        // SAFETY: the message was written above, and no other thread has seen it.
         let message = unsafe { take(inner_ref) };
         // SAFETY: this is the last half, and it does not use the channel again.
         unsafe { free(inner) };

@@ -40,16 +40,17 @@ const TX_WAITING: u64 = 1 << 2;
 const TX_GONE: u64 = 1 << 3;
 /// The receiver has been dropped. The next send fails.
 const RX_GONE: u64 = 1 << 4;
-/// The sender has put a message in the handoff. It is older than the message in the place. The
-/// handoff belongs to the receiver, which may have taken the message already.
+/// The sender has put a message in the handoff. This message is older than the one in the place.
+/// The handoff belongs to the receiver, which may have taken the message already.
 const HANDED: u64 = 1 << 5;
 
-/// How the receiver registers its waker, after it has taken the message in the handoff.
+/// The change of the state word with which the receiver registers its waker. The receiver has taken
+/// the message in the handoff before, so the change clears `HANDED`.
 const RX_WAIT: Wait = Wait {
     bit: RX_WAITING,
     clears: HANDED,
 };
-/// How the sender registers its waker.
+/// The change of the state word with which the sender registers its waker.
 const TX_WAIT: Wait = Wait {
     bit: TX_WAITING,
     clears: 0,
@@ -139,7 +140,7 @@ impl<T> Inner<T> {
     /// The caller has seen the bits of the state word according to which `from` belongs to it.
     #[inline]
     unsafe fn copy(from: &UnsafeCell<MaybeUninit<T>>) -> MaybeUninit<T> {
-        // SAFETY: `from` belongs to the caller alone.
+        // SAFETY: according to the state word, the place `from` belongs to the caller alone.
         from.with_mut(|from| unsafe { from.read() })
     }
 
@@ -179,10 +180,10 @@ impl<T> Inner<T> {
 ///
 /// # Safety
 ///
-/// Both halves have set their bits, the caller has set the second one, and `inner` is not used
-/// again.
+/// Both halves have set their `GONE` bits, the caller was the second to do so, and `inner` is not
+/// used again.
 unsafe fn free<T>(inner: NonNull<Inner<T>>) {
-    // SAFETY: the channel belongs to the caller alone.
+    // SAFETY: both halves have ended, so the channel belongs to the caller alone.
     let state = unsafe { inner.as_ref() }.state.load(Ordering::Relaxed);
     // SAFETY: `channel` allocated it, and only the second half frees it.
     unsafe { memory::free(inner, state) };

@@ -6,12 +6,12 @@
 //!
 //! We call and drop wakers outside the lock, because they run foreign code. If a waker panics, the
 //! panic reaches a caller that sends a message or closes the channel. It does not reach a caller
-//! that receives a message, because that message would be lost. If a caller wakes all waiters, the
-//! others must still be woken.
+//! that receives a message, because that message would be lost. If a caller wakes all waiters and
+//! one waker panics, the other waiters are still woken.
 //!
-//! The list is linked through slots, and waiters know the index of their slot. Therefore a waiter
-//! leaves in constant time, even if the list is very long. For example, a receiver with a timeout
-//! may leave at any time.
+//! The waiters are in the slots of a vector and linked by the indices of these slots. A waiter
+//! knows the index of its slot. Therefore a waiter leaves in constant time, even if the list is
+//! very long. For example, a receiver with a timeout may leave at any time.
 
 use crate::sync::Mutex;
 use crate::worker::panics::RunAll;
@@ -108,7 +108,7 @@ impl List {
         self.take(self.first)
     }
 
-    /// Takes the waiter out of a slot, if there is one.
+    /// Takes the waiter out of a slot, if the slot has a waiter.
     fn take(&mut self, index: usize) -> Option<StoredWaker> {
         let slot = self.slots.get_mut(index)?;
         let waker = slot.waker.take()?;
@@ -207,7 +207,7 @@ mod tests {
     use std::sync::{Arc, Mutex as Log};
     use std::task::Wake;
 
-    /// A waker that appends its number to a log.
+    /// A waker that appends its number to a log when it is woken.
     struct Note(usize, Arc<Log<Vec<usize>>>);
 
     impl Wake for Note {

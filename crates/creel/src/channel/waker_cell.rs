@@ -30,21 +30,22 @@ pub(super) const EPOCH: u64 = 1 << 8;
 pub(super) struct Wait {
     /// The side's *waiting* bit, which is set.
     pub(super) bit: u64,
-    /// The bits that are cleared at the same time.
+    /// The bits of the state word that are cleared in the same exchange.
     pub(super) clears: u64,
 }
 
 /// The two words of a [`Waker`].
 pub(super) struct WakerCell {
-    // We access both with `Relaxed`. The exchange that sets the waiting bit synchronizes with the
-    // other side's `Acquire` load of the state word, so that the other side copies these words or
-    // newer ones. If the copy contains a newer word, the waiting side has cleared the bit since. In
-    // that case, the other side's exchange fails, and the copy is not used.
+    // We access both words with `Relaxed`. The exchange that sets the waiting bit synchronizes with
+    // the other side's `Acquire` load of the state word, so that the other side copies these words
+    // or newer ones. If the copy contains a newer word, the waiting side has cleared the bit since.
+    // In that case, the other side's exchange fails, and the copy is not used.
     data: AtomicPtr<()>,
     vtable: AtomicPtr<RawWakerVTable>,
 }
 
-/// A copy of the two words. It becomes a waker only with [`into_waker`](Self::into_waker).
+/// A copy of the two words of a waker. The copy becomes a waker only with
+/// [`into_waker`](Self::into_waker).
 #[derive(Clone, Copy)]
 pub(super) struct WakerWords {
     data: *mut (),
@@ -56,9 +57,9 @@ impl WakerWords {
     ///
     /// # Safety
     ///
-    /// The caller has just made the exchange that cleared the waiting bit, and the exchange
-    /// compared with the value of the state word that was read before the copy. No other thread has
-    /// turned the words into a waker.
+    /// The caller has just made the exchange that cleared the waiting bit. The exchange compared
+    /// with the value of the state word that was read before the copy. No other thread has turned
+    /// the words into a waker.
     #[inline]
     pub(super) unsafe fn into_waker(self) -> StoredWaker {
         // SAFETY: `register` took the words from a waker, whose vtable is `'static`.

@@ -2,12 +2,14 @@
 //!
 //! The other loops know how many items there are, and split them. An iterator gives one item after
 //! another, and the next one may not exist yet, for example if it is a line of a socket. Therefore
-//! the caller puts each item into a queue at once. The loop publishes this queue as a shared job
-//! (`protocol/shared_jobs.rs`), so that idle workers help. If `bound` items are in flight, the
-//! caller runs items as well, until it may pull the next one.
+//! the caller puts each item into a queue as soon as the iterator has returned it. The loop
+//! publishes this queue as a shared job (`protocol/shared_jobs.rs`), so that idle workers help. If
+//! `bound` items are in flight (pulled but not done), the caller runs items as well, until it may
+//! pull the next one.
 //!
-//! We notify any idle worker, including worker 0, whose place a caller from outside takes in other
-//! loops. The reason is that the caller may block in the iterator, so it cannot be counted on.
+//! We notify any idle worker, including worker 0. In other loops, a caller that is not a worker
+//! takes the place of worker 0. Here, the caller may block in the iterator, so the loop cannot
+//! count on it.
 
 use super::protocol::{
     Protocol,
@@ -44,7 +46,7 @@ struct Core<'a, T, F> {
 }
 
 impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
-    /// Runs one item. Returns whether there was one.
+    /// Runs one item of the queue. Returns whether the queue had an item.
     ///
     /// # Safety
     ///
@@ -57,7 +59,8 @@ impl<T: Send, F: Fn(T) + Sync> Core<'_, T, F> {
         if !this.loops.shared_jobs.claim(&this.shared_job) {
             return false;
         }
-        // An item is put into the queue before it is counted, so a claim always finds one.
+        // The caller puts an item into the queue before it counts the item. Therefore a thread that
+        // has claimed an item always finds one.
         let item = lock(&this.queue).pop_front();
         if let Some(item) = item {
             if this.panic.thrown() {

@@ -1,7 +1,7 @@
 //! A vector that several threads fill piece by piece. Each place is filled once.
 //!
-//! `filled` lists exactly the pieces whose results are all present. If a closure panics, each
-//! result is therefore dropped once, and none leaks.
+//! Invariant: the list `filled` contains exactly the pieces whose results are all present. If a
+//! closure panics, each result is therefore dropped once, and none leaks.
 
 use super::split::Split;
 use crate::sync::{Mutex, lock};
@@ -30,7 +30,7 @@ pub(super) fn collect<R: Send, E>(
         filled: Mutex::new(Vec::new()),
     };
     fill(&results)?;
-    // The vector owns the results from here on.
+    // All results are complete, so from here on the vector owns them.
     lock(&results.filled).clear();
     drop(results);
     // SAFETY: The capacity is at least `len`. `fill` has returned without a panic or an error, so

@@ -2,8 +2,8 @@
 //!
 //! The invariant: if several items qualify, the one with the lowest index is the result, and every
 //! item before it has been visited. So the result is that of a loop on one thread, regardless of
-//! which worker finds what first. The exceptions are [`Pool::find_any`], [`Pool::any`] and
-//! [`Pool::all`], where any qualifying item is as good as another.
+//! which worker first finds a qualifying item. The exceptions are [`Pool::find_any`], [`Pool::any`]
+//! and [`Pool::all`], where any qualifying item is as good as another.
 
 use super::items::{ItemOf, ParItems};
 use crate::{
@@ -98,7 +98,7 @@ impl Pool {
                 if first.is_before(index) {
                     return;
                 }
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 if let Some(found) = f(index, unsafe { I::item(hand, index) }) {
                     return first.put(index, found);
                 }
@@ -203,7 +203,7 @@ impl Pool {
                 if found.load(Ordering::Relaxed) != usize::MAX {
                     return;
                 }
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 if f(unsafe { I::item(hand, index) }) {
                     return found.store(index, Ordering::Relaxed);
                 }

@@ -1,5 +1,5 @@
 //! Loops with a single result. They fold their items along a tree that does not depend on the
-//! number of workers, or per worker if the order does not matter.
+//! number of workers. If the order does not matter, each worker folds the items that it visits.
 
 use super::{
     items::{Base, ItemOf, ParItems},
@@ -8,11 +8,12 @@ use super::{
 use crate::pool::Pool;
 use std::{iter::Sum, mem::needs_drop, num::NonZeroUsize, ops::Range};
 
-/// The default number of leaves of a fold's tree. It gives two leaves to each of 64 workers.
+/// The default number of leaves of a fold's tree. On a pool of 64 workers, each worker then has two
+/// leaves.
 const LEAVES: usize = 128;
-/// The default number of leaves for values that own memory, such as maps. Each of them has to be
-/// allocated, grown, and merged entry by entry, so that 128 of them would cost three times as much
-/// as the fold itself.
+/// The default number of leaves for values that own memory, such as maps. Each such value has to be
+/// allocated, grown, and merged entry by entry. Therefore 128 of these values would cost three
+/// times as much as the fold itself.
 const LEAVES_OWNING: usize = 16;
 
 /// Returns the default number of leaves. It depends on the type of the values only, because it
@@ -134,7 +135,7 @@ impl Pool {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
             let mut value = init();
             for index in range {
-                // SAFETY: `leaves` passes each index once.
+                // SAFETY: `leaves` passes each index once, so no item is passed twice.
                 f(&mut value, index, unsafe { I::item(hand, index) });
             }
             value
@@ -181,7 +182,7 @@ impl Pool {
         self.walk((items, &mut own), |(hand, own), range, _| {
             let value = own.get().get_or_insert_with(&init);
             for index in range {
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 f(value, unsafe { I::item(hand, index) });
             }
         });
@@ -232,7 +233,7 @@ impl Pool {
         combine: impl Fn(R, R) -> R + Sync,
     ) -> Option<R> {
         let leaf = |hand: &mut I::Hand, mut range: Range<usize>| {
-            // SAFETY: `leaves` passes each index once.
+            // SAFETY: `leaves` passes each index once, so no item is passed twice.
             let mut of = |index| f(index, unsafe { I::item(hand, index) });
             let first = range.next().map(&mut of);
             first.map(|first| range.fold(first, |value, index| combine(value, of(index))))
@@ -264,7 +265,7 @@ impl Pool {
         f: impl Fn(ItemOf<'_, I>) -> S + Sync,
     ) -> S {
         let leaf = |hand: &mut I::Hand, range: Range<usize>| {
-            // SAFETY: `leaves` passes each index once.
+            // SAFETY: `leaves` passes each index once, so no item is passed twice.
             let of = |index| f(unsafe { I::item(hand, index) });
             range.map(of).sum::<S>()
         };
@@ -333,8 +334,8 @@ impl Pool {
         self.map_reduce(items, f, Ord::max)
     }
 
-    /// Computes `leaf(hand, range)` for each leaf and combines the values. Returns `None` if there
-    /// are no items.
+    /// Computes `leaf(hand, range)` for each leaf and combines the values. `hand` is the state with
+    /// which a thread visits the items of `range`. Returns `None` if there are no items.
     #[track_caller]
     fn leaves<I: ParItems, A: Send>(
         &self,

@@ -1,9 +1,9 @@
 //! Gangs: workers that run a region together, all at the same time.
 //!
-//! A loop may run all its shares on one thread, so its closure must not wait for another share.
-//! Code with barriers of its own needs the opposite guarantee: every member of a region is on a
-//! thread of its own. A gang gives that guarantee, because its workers join it once, before its
-//! first region, and stay until it is dropped.
+//! A loop may run all its shares (the parts of its items) on one thread, so its closure must not
+//! wait for another share. Code with barriers of its own needs the opposite guarantee: every member
+//! of a region is on a thread of its own. A gang gives that guarantee, because its workers join it
+//! once, before its first region, and stay until it is dropped.
 //!
 //! # The protocol
 //!
@@ -31,11 +31,12 @@ use std::{fmt, marker::PhantomData, panic::resume_unwind, ptr, sync::Arc};
 /// The time for which a member spins if the pool's wait is `Adaptive`. It is about ten times the
 /// cost of a sleep.
 const SPIN_NS: u64 = 100_000;
-/// If two readings of the clock are this far apart, the thread was preempted between them.
+/// If two readings of the clock by a spinning member are this far apart, its thread was preempted
+/// between them.
 const PREEMPTED_NS: u64 = 400_000;
-/// The time for which no member spins after one was preempted.
+/// The time for which no member spins after one member was preempted.
 const QUIET_NS: u64 = 100_000_000;
-/// The epoch that makes the members leave.
+/// The epoch that makes the members leave the gang.
 const END: u64 = u64::MAX;
 
 /// The reason why a pool could not form a gang.
@@ -54,7 +55,7 @@ pub enum GangError {
     /// The number of members is 0, higher than the number of workers, or higher than 1 on a pool
     /// without threads.
     Members {
-        /// The number that you asked for.
+        /// The number of members that you asked for.
         members: usize,
         /// The number of workers in the pool.
         workers: usize,
@@ -125,8 +126,9 @@ struct State {
     /// explains. The leader's change of it synchronizes with a member's load, so that the member
     /// sees the new `region`.
     epoch: CachePadded<AtomicU64>,
-    /// The leader writes it after it has found `pending` at 0, and before it increments `epoch`. A
-    /// member reads it after it has seen the new epoch and before it decrements `pending`.
+    /// The closure of the current region. The leader writes it after it has found `pending` at 0,
+    /// and before it increments `epoch`. A member reads it after it has seen the new epoch and
+    /// before it decrements `pending`.
     region: UnsafeCell<Region>,
     /// The number of members for which the leader waits. It waits until all members have joined the
     /// gang, until they have run the region, and until they have left the gang.
@@ -145,19 +147,21 @@ struct State {
     places: Vec<CachePadded<Mutex<Option<Waiter>>>>,
     panic: FirstPanic,
     spin_ns: u64,
-    /// The time until which no member spins. Relaxed is enough, because it is only a hint.
+    /// The time until which no member spins, because one was preempted. Relaxed is enough, because
+    /// the time is only a hint.
     quiet_until_ns: AtomicU64,
 }
 
 struct Barrier {
-    /// The number of members that wait in this round. The last one resets it before it opens the
-    /// barrier.
+    /// The number of members that wait at the barrier in this round. The last member to arrive
+    /// resets the number before it opens the barrier.
     arrived: AtomicUsize,
-    /// The number of rounds so far. The last member's increment synchronizes with the loads of the
-    /// waiting members. Together with the increments of `arrived`, this makes everything that any
-    /// member does before the barrier happen before everything that any member does after it.
+    /// The number of rounds of the barrier so far. The last member's increment synchronizes with
+    /// the loads of the waiting members. Together with the increments of `arrived`, this makes
+    /// everything that any member does before the barrier happen before everything that any member
+    /// does after it.
     rounds: AtomicUsize,
-    /// Whether a member will not arrive.
+    /// Whether the barrier is broken, because a member will not arrive.
     broken: AtomicBool,
 }
 
@@ -203,7 +207,7 @@ impl State {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Spins until `done` returns true or spinning does not pay. Returns whether it is done.
+    /// Spins until `done` returns true or spinning does not pay. Returns what `done` returned last.
     fn spin(&self, done: impl Fn() -> bool) -> bool {
         let (mut begin, mut last) = (0, 0);
         loop {
@@ -428,7 +432,8 @@ impl Pool {
                 index,
                 begun: false,
             };
-            // A job that is refused is dropped, which counts its member as absent.
+            // If a worker refuses its job, the job is dropped. This drop counts the member as
+            // absent.
             let sent = slots.send(slots.at(index), Box::new(move || job.serve()));
             refused = refused.or(sent.err());
         }
@@ -546,9 +551,9 @@ impl Member<'_> {
         if is_broken() {
             return Err(BrokenBarrier);
         }
-        // Each increment synchronizes with the later ones in this round. The last member therefore
-        // sees what all members wrote before the barrier, and passes it on with its increment of
-        // `rounds`.
+        // Each increment of `arrived` synchronizes with the later ones in this round. The last
+        // member therefore sees what all members wrote before the barrier. Its increment of
+        // `rounds` makes this visible to the other members.
         if barrier.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.members() {
             barrier.arrived.store(0, Ordering::Relaxed);
             barrier.rounds.fetch_add(1, Ordering::SeqCst);

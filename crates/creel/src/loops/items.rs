@@ -1,14 +1,15 @@
 //! The things that a loop can visit: slices, ranges, and tuples of them.
 //!
 //! Each index is passed to one thread, once. The item of a mutable slice at that index therefore
-//! belongs to this thread alone. The code that runs a loop promises this ([`Walk`]), and nothing in
-//! this module checks it again. We therefore keep only the start of a slice, and not its length. A
-//! slice is then only one word of the loop's closure, which we send to the workers in one cache
-//! line.
+//! belongs to this thread alone. The code that runs a loop promises to pass each index once
+//! ([`Walk`]), and nothing in this module checks it again. We therefore keep only the start of a
+//! slice, and not its length. A slice then takes only one word of the loop's closure, which we send
+//! to the workers in one cache line.
 //!
-//! Two traits describe what a closure receives, at an index ([`HasItem`]) and for a chunk of
-//! indices ([`HasChunk`]). Each of them has a lifetime. A closure may keep the items of a slice for
-//! as long as the slice is borrowed. However, it may use a worker's scratch during one visit only.
+//! Two traits describe what a closure receives: [`HasItem`] for an index, and [`HasChunk`] for a
+//! chunk of indices. Both traits have a lifetime parameter. A closure may keep the items of a slice
+//! for as long as the slice is borrowed. However, it may use a worker's scratch during one visit
+//! only.
 
 use std::{marker::PhantomData, ops::Range};
 
@@ -163,7 +164,8 @@ pub(super) use sealed::{Count, Sections, Walk, WalkChunks};
 pub(super) mod sealed {
     use super::{HasChunk, HasItem, Range};
 
-    /// The sections that a loop is cut into. One thread visits the units of a section, in order.
+    /// The sections that a loop is cut into. One thread visits the units (items or chunks) of a
+    /// section, in order.
     #[derive(Clone, Copy)]
     pub struct Sections {
         pub(in crate::loops) count: usize,
@@ -187,7 +189,8 @@ pub(super) mod sealed {
     pub unsafe trait Walk: Sized + for<'x> HasItem<'x> {
         /// The location of the items, which all threads share.
         type Base: Sync;
-        /// The state that one thread needs to visit some units.
+        /// The state that one thread needs while it visits some units (items or chunks). We call it
+        /// the thread's *hand*.
         type Hand;
         /// Whether the items have a length of their own. For example, a slice has one, but a
         /// scratch does not, and takes the length of the other parts of the tuple.
@@ -206,13 +209,13 @@ pub(super) mod sealed {
             usize::MAX
         }
 
-        /// Returns whether one thread visits the items faster than several, as far as this has been
-        /// measured. Only an outbox measures it.
+        /// Returns whether one thread has visited the items faster than several threads in the
+        /// measurements so far. Only an outbox measures this.
         fn prefers_one_thread(&self) -> bool {
             false
         }
 
-        /// Prepares the items for a loop of these sections.
+        /// Prepares the items for a loop that is cut into these sections.
         fn open(self, sections: Sections) -> Self::Base;
 
         /// Returns the hand with which the thread `who` visits units of this section.
@@ -451,7 +454,7 @@ macro_rules! slices {
             }
         }
 
-        // SAFETY: The reasons are the same as for `Walk`.
+        // SAFETY: The reasons are the same as for `Walk`, which is implemented above.
         unsafe impl<'a, $($of)*> WalkChunks for $slice
         where
             T: $may,
@@ -516,7 +519,7 @@ unsafe impl Walk for Range<usize> {
     }
 }
 
-// SAFETY: The reasons are the same as for `Walk`.
+// SAFETY: The reasons are the same as for `Walk`, which is implemented above.
 unsafe impl WalkChunks for Range<usize> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut usize, range: Range<usize>) -> Range<usize>
@@ -590,7 +593,7 @@ macro_rules! tuple {
             }
         }
 
-        // SAFETY: The reasons are the same as for `Walk`.
+        // SAFETY: The reasons are the same as for `Walk`, which is implemented above.
         unsafe impl<$($part: WalkChunks),*> WalkChunks for ($($part,)*) {
             #[inline]
             unsafe fn chunk<'x>(

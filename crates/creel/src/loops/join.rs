@@ -1,4 +1,4 @@
-//! Runs two closures at the same time, at any depth of a recursion.
+//! Joins, which run two closures at the same time. A recursion may use them at any depth.
 
 use super::protocol::{
     cutoff::{Cutoff, stamp},
@@ -31,7 +31,7 @@ struct Second<B, R> {
     fork: Fork,
     /// The closure, until a thread runs it.
     work: UnsafeCell<ManuallyDrop<B>>,
-    /// The result, if a thief has run the closure.
+    /// The result, if a thief (another thread that has stolen the fork) has run the closure.
     result: UnsafeCell<MaybeUninit<thread::Result<R>>>,
 }
 
@@ -87,8 +87,8 @@ impl<B, R> Second<B, R> {
     }
 }
 
-/// Ends a join whose first closure has panicked: it runs the second one, unless a thief does, and
-/// drops its result.
+/// A guard for a join whose first closure panics. When dropped, it runs the second closure, unless
+/// a thief does, and drops the result of that closure.
 struct Unwinding<'j, B: FnOnce(Joiner<'_>, bool) -> R + Send, R: Send> {
     joiner: Joiner<'j>,
     second: &'j Second<B, R>,
@@ -102,7 +102,7 @@ impl<B: FnOnce(Joiner<'_>, bool) -> R + Send, R: Send> Drop for Unwinding<'_, B,
     }
 }
 
-/// A level of a recursion, which ends when this value is dropped.
+/// One level of a recursion of joins. The level ends when this value is dropped.
 struct Level<'a> {
     cutoff: &'a Cutoff,
     depth: usize,
@@ -129,7 +129,7 @@ impl Drop for Level<'_> {
     }
 }
 
-/// The second closure of a join that is not offered to thieves. It runs even if the first one
+/// The second closure of a join that is not offered to thieves. It runs even if the first closure
 /// panics.
 struct CalledAnyway<'j, B: FnOnce(Joiner<'_>, bool) -> R, R> {
     joiner: Joiner<'j>,
@@ -148,7 +148,8 @@ impl<B: FnOnce(Joiner<'_>, bool) -> R, R> CalledAnyway<'_, B, R> {
 impl<B: FnOnce(Joiner<'_>, bool) -> R, R> Drop for CalledAnyway<'_, B, R> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: this is called once, and `get` was not called.
+        // SAFETY: a drop runs once, and only if `get` was not called, so the closure is still
+        // there.
         let b = unsafe { ManuallyDrop::take(&mut self.b) };
         let joiner = self.joiner;
         discard(catch_unwind(AssertUnwindSafe(|| b(joiner, false))));
@@ -170,7 +171,7 @@ impl<T> Kept<T> {
 impl<T> Drop for Kept<T> {
     #[cold]
     fn drop(&mut self) {
-        // SAFETY: this is called once, and `get` was not called.
+        // SAFETY: a drop runs once, and only if `get` was not called, so the value is still there.
         discard(unsafe { ManuallyDrop::take(&mut self.0) });
     }
 }
@@ -257,7 +258,8 @@ impl<'p> Joiner<'p> {
         self.offer(timed, b, level.depth)
     }
 
-    /// Offers `b` to thieves and runs `a`, whatever the cutoff is.
+    /// Offers `b` to thieves and runs `a`, even if the cutoff says that such closures are too
+    /// short.
     #[inline(always)]
     fn offer<A, B: Send>(
         self,
@@ -279,14 +281,14 @@ impl<'p> Joiner<'p> {
         let a = a(self);
         std::mem::forget(unwinding);
         if self.forker.pop(index) {
-            // SAFETY: this thread has popped the fork.
+            // SAFETY: this thread has popped the fork, so no thief runs the closure.
             let b = unsafe { second.take() };
             let a = Kept(ManuallyDrop::new(a));
             let b = b(self, false);
             return (a.get(), b);
         }
         self.forker.wait(&second.fork);
-        // SAFETY: the thief is done.
+        // SAFETY: the thief has run the closure and stored its result.
         match unsafe { second.result() } {
             Ok(b) => (a, b),
             Err(payload) => {
@@ -307,7 +309,7 @@ impl<'p> Joiner<'p> {
         self.offer(a, |joiner, _| b(joiner), depth)
     }
 
-    /// Calls `a` and then `b`.
+    /// Calls `a` and then `b` on this thread, without offering `b` to other threads.
     #[inline(always)]
     fn call<A, B>(
         self,
@@ -332,12 +334,12 @@ impl<'p> Joiner<'p> {
         index: usize,
     ) {
         if self.forker.pop(index) {
-            // SAFETY: this thread has popped the fork.
+            // SAFETY: this thread has popped the fork, so no thief runs the closure.
             let work = unsafe { second.take() };
             discard(catch_unwind(AssertUnwindSafe(|| work(self, false))));
         } else {
             self.forker.wait(&second.fork);
-            // SAFETY: the thief is done.
+            // SAFETY: the thief has run the closure and stored its result.
             discard(unsafe { second.result() });
         }
     }

@@ -1,5 +1,5 @@
-//! The loops that return a vector. It has one result for each item or chunk, or any number of
-//! results for each item.
+//! The loops that return a vector. The vector has one result for each item or chunk, or any number
+//! of results for each item (`flat_map`).
 
 use super::{
     collect,
@@ -61,9 +61,9 @@ impl Pool {
         let len = count(&items);
         let made: Result<_, Infallible> = collect::collect(len, |results| {
             self.walk(items, move |hand, range, _| {
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 let make = |index| Some(f(index, unsafe { I::item(hand, index) }));
-                // SAFETY: `walk` passes each range once.
+                // SAFETY: `walk` passes each range once, so no place is filled twice.
                 unsafe { results.fill(range, make) };
             });
             Ok(())
@@ -119,11 +119,11 @@ impl Pool {
                     if error.is_before(index) {
                         return None;
                     }
-                    // SAFETY: `walk` passes each index once.
+                    // SAFETY: `walk` passes each index once, so no item is passed twice.
                     let made = f(index, unsafe { I::item(hand, index) });
                     made.map_err(|e| error.put(index, e)).ok()
                 };
-                // SAFETY: `walk` passes each range once.
+                // SAFETY: `walk` passes each range once, so no place is filled twice.
                 unsafe { results.fill(range, make) };
             });
             error.take().map_or(Ok(()), Err)
@@ -172,10 +172,10 @@ impl Pool {
                 let mut range = Some(range);
                 let make = |_| {
                     let range = range.take()?;
-                    // SAFETY: `walk_chunks` passes each chunk once.
+                    // SAFETY: `walk_chunks` passes each chunk once, so no item is passed twice.
                     Some(f(range.start, unsafe { I::chunk(hand, range) }))
                 };
-                // SAFETY: `walk_chunks` passes each chunk once.
+                // SAFETY: `walk_chunks` passes each chunk once, so no place is filled twice.
                 unsafe { results.fill(chunk..chunk + 1, make) };
             });
             Ok(())
@@ -226,7 +226,7 @@ impl Pool {
         self.walk(items, |hand, range, _| {
             let mut piece = Vec::new();
             for index in range.clone() {
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 piece.extend(f(index, unsafe { I::item(hand, index) }));
             }
             lock(&pieces).push((range.start, piece));

@@ -5,9 +5,9 @@
 //!
 //! The caller first forks one closure for each further thread, and then takes one block after
 //! another. A thread that steals such a closure does the same. If no worker is idle, nobody steals
-//! them, and the loop costs a few nanoseconds per closure more than a plain one. Only the caller
-//! waits for the other threads. A helper that finds no block left is free for other work, although
-//! the blocks of other threads may take a long time.
+//! these closures, and the loop costs a few nanoseconds per closure more than a plain one. Only the
+//! caller waits for the other threads. A helper that finds no block left is free for other work,
+//! although the blocks of other threads may take a long time.
 
 use super::{
     join::Joiner,
@@ -20,7 +20,8 @@ use crate::{
 };
 use std::any::Any;
 
-/// The number of blocks per worker that the units are divided into, if there are that many units.
+/// The number of blocks per worker that the units (for example items or chunks) are divided into,
+/// if there are that many units.
 const BLOCKS_PER_WORKER: usize = 8;
 
 struct Nested<'a> {
@@ -33,7 +34,7 @@ struct Nested<'a> {
     /// block to one thread, and everything that a block writes happens before the end of the joins
     /// around it.
     next: AtomicUsize,
-    /// The maximum number of threads.
+    /// The maximum number of threads that run the loop.
     most: usize,
     panic: FirstPanic,
 }

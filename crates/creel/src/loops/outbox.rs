@@ -30,10 +30,10 @@ use crate::{pool::Pool, sync::now_ns};
 use choice::{Choice, Way};
 use std::ops::Range;
 
-/// The maximum number of ranges in the grid. The number of sections is that of `visit.rs`.
+/// The maximum number of ranges in the grid. `visit.rs` limits the number of sections.
 const RANGES_MAX: usize = 64;
-/// The number of ranges for each thread. With many more of them, the ends of the buckets push each
-/// other out of the first cache. With fewer of them, the threads cannot divide them evenly.
+/// The number of ranges for each thread. With many more ranges, the ends of the buckets push each
+/// other out of the first-level cache. With fewer ranges, the threads cannot divide them evenly.
 const RANGES_PER_THREAD: usize = 8;
 /// The limits of the number of receivers in a range. The maximum keeps a range in the cache. If
 /// there are more receivers than `RANGES_MAX` such ranges can hold, the ranges are longer.
@@ -64,8 +64,8 @@ const RECEIVERS_MAX: usize = 16 * 1024;
 /// ```
 #[derive(Debug)]
 pub struct Outbox<M> {
-    /// The buckets. Those of a section follow each other, with one bucket per range. An entry is
-    /// the receiver's place in the range, and the message.
+    /// The buckets. The buckets of a section follow each other, one per range. An entry of a bucket
+    /// is the receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
     /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
     /// are 0 until a loop uses the outbox.
@@ -266,7 +266,7 @@ pub struct Grid<'a, M> {
     shift: u32,
     receivers: usize,
     begun_ns: u64,
-    /// The outbox learns from this how long the loop took.
+    /// The field of the outbox in which we store the duration of this loop, in ns.
     sent_ns: &'a mut u64,
 }
 
@@ -296,7 +296,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
         let receivers = outbox.receivers;
         let mut shift = shift(receivers, threads);
         if shift >= u32::BITS {
-            // A message stores the place of its receiver in the range in 32 bits.
+            // An entry of a bucket stores the place of its receiver in the range as 32 bits.
             shift = u32::BITS - 1;
         }
         let ranges = receivers.div_ceil(1 << shift);
@@ -340,7 +340,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     }
 }
 
-// SAFETY: The reasons are the same as for `Walk`.
+// SAFETY: The reasons are the same as for `Walk`, which is implemented above.
 unsafe impl<'o, M: Send> WalkChunks for BoundOutbox<'o, M> {
     #[inline]
     unsafe fn chunk<'x>(

@@ -268,7 +268,7 @@ impl Loop<'_> {
             cache.awake = self.slots;
         }
         let call = Call::new(epoch, self.slots, who, grain);
-        // Only a sticky loop has bounds.
+        // Only for a sticky loop do we remember the bounds of its shares.
         let call = job.bounds.map_or(call, |_| call.optional());
         let call = mailbox.publish(slots, &job, call, cold);
         let slot = slots.at(who);
@@ -326,8 +326,8 @@ impl Loop<'_> {
     }
 
     /// Ensures that no worker other than worker 0 is pinned to the CPU that the caller runs on. We
-    /// only do this if the caller seems to stay there. It is not worth it for two callers that take
-    /// turns, or for a caller that the OS keeps moving.
+    /// only do this if the caller seems to stay on that CPU. A move is not worth its cost for two
+    /// callers that take turns, or for a caller that the OS keeps moving.
     fn make_way(&self, cache: &mut LoopCache) {
         let pinning = &self.shared.pinning;
         let pu = pinning.caller_pu();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn epochs_wrap_around_past_slots_that_never_took_part() {
+    fn loops_work_after_epochs_wrap_around_although_some_workers_never_took_part() {
         for workers in [2, 3, 20] {
             for balance in [Balance::Fixed, Balance::Sticky, Balance::Shared] {
                 run_at(EPOCH_MASK, workers, balance, 2);
@@ -426,7 +426,8 @@ mod tests {
         let (begun, begins) = mpsc::channel();
         let (release, blocked) = mpsc::channel::<()>();
         let arrived = AtomicUsize::new(0);
-        // Two threads are always in a unit at the same time, so they also count at the same time.
+        // Each unit waits until a second thread is in a unit as well, so two threads always count
+        // at the same time.
         let meet = |units: Range<usize>, _: usize| {
             for _ in units {
                 let nth = arrived.fetch_add(1, Ordering::SeqCst) + 1;

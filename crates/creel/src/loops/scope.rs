@@ -178,7 +178,8 @@ impl<'scope> Scope<'scope, '_> {
             return self.spawn(f);
         }
         let until_ns = now_ns() + LATE_WAKES * self.loops.mailbox.wake_ns();
-        // SAFETY: as in `spawn`.
+        // SAFETY: what the closure borrows outlives `'scope`, and `Pool::scope` only ends `'scope`
+        // after all jobs have run.
         let job = unsafe { ScopeJob::new(f) };
         let near = Near { worker, until_ns };
         self.core.spawn_near(self.open, job, near);

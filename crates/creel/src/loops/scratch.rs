@@ -85,8 +85,8 @@ impl<S> IntoIterator for Scratch<S> {
     }
 }
 
-/// An iterator over the values of a [`Scratch`], in the order of the workers. [`Scratch::into_iter`]
-/// creates it.
+/// An iterator over the values of a [`Scratch`], in the order of the workers.
+/// [`Scratch::into_iter`] creates it.
 ///
 /// ```
 /// let mut made = creel::Scratch::new(3, |worker| worker * 10).into_iter();
@@ -201,7 +201,7 @@ unsafe impl<'a, S: Send> Walk for &'a mut Scratch<S> {
     }
 }
 
-// SAFETY: The reasons are the same as for `Walk`.
+// SAFETY: The reasons are the same as for `Walk`, which is implemented above.
 unsafe impl<'a, S: Send> WalkChunks for &'a mut Scratch<S> {
     #[inline]
     unsafe fn chunk<'x>(hand: &'x mut Own<'a, S>, _: Range<usize>) -> &'x mut S

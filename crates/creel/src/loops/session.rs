@@ -1,4 +1,5 @@
-//! Sessions: frames of several loops during which the workers stay awake and the caller is pinned.
+//! Sessions, in which a program calls several loops in a row, for example those of a frame. The
+//! workers stay awake between these loops, and on a pinned pool the caller is pinned too.
 
 use crate::{
     pool::{Pool, shared::Shared},
@@ -6,7 +7,7 @@ use crate::{
     worker::current,
 };
 
-/// Makes the workers of an adaptive pool spin for longer, until it is dropped.
+/// Makes the workers of an adaptive pool spin for longer, until this value is dropped.
 struct Hot<'a> {
     shared: &'a Shared,
     /// Whether no other session of the pool was running when this one began.

@@ -248,7 +248,7 @@ impl<T> Drop for Home<'_, T> {
     }
 }
 
-/// One piece of a merge.
+/// One piece of a merge of two sorted runs, which one thread merges.
 struct Piece {
     left: Range<usize>,
     right: Range<usize>,
@@ -328,7 +328,7 @@ fn merge<T>(
     }
     let rest = left[a..].iter().chain(&right[b..]);
     for (item, place) in rest.zip(places) {
-        // SAFETY: The reasons are the same as for the copy above.
+        // SAFETY: As above, the item has the size of its place and lies in another buffer.
         unsafe { ptr::copy_nonoverlapping(item, place.as_mut_ptr(), 1) };
     }
 }

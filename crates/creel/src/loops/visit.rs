@@ -104,7 +104,7 @@ impl Pool {
     pub fn for_each_indexed<I: ParItems>(&self, items: I, f: impl Fn(usize, ItemOf<'_, I>) + Sync) {
         self.walk(items, move |hand, range, _| {
             for index in range {
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 f(index, unsafe { I::item(hand, index) });
             }
         });

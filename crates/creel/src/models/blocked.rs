@@ -1,9 +1,10 @@
-//! Tasks that block their threads, pools that wait for each other, and the end of a pool at the
-//! same time.
+//! Models of tasks that block their threads, of pools that wait for each other, and of the end of a
+//! pool at the same time.
 //!
 //! Idle workers find the work that is stranded on a blocked thread through the watchdog, which
-//! wakes up once a millisecond. However, in seeds where timeouts never expire there is no watchdog
-//! tick. There we model only work for which a worker is notified at once.
+//! wakes up once a millisecond. However, with every second pair of seeds, timeouts never expire, so
+//! the watchdog never wakes up. With these seeds, we model only work for which a worker is notified
+//! at once.
 
 use super::{check, check_in_time, draw, end_and_count, pool};
 use crate::{
@@ -27,7 +28,7 @@ use std::{
     time::Duration,
 };
 
-/// Runs `calls` calls that wait for each other on their threads.
+/// Spawns `calls` closures that block their threads until all of them are running.
 fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     let all = Arc::new(Barrier::new(calls));
     let (done, wait) = channel();
@@ -42,8 +43,8 @@ fn meet(pool: &Pool, calls: usize) -> Receiver<()> {
     wait
 }
 
-/// Spawns a task and blocks the thread until the task is done. The task does the same first, up to
-/// `depth` levels.
+/// Spawns a task and blocks the thread until the task is done. The task first does the same with a
+/// task of its own, up to `depth` levels.
 fn block_for_child(depth: usize) {
     let (done, wait) = channel();
     let child = async move {
@@ -88,7 +89,7 @@ fn block_for<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn as_many_calls_as_workers_wait_for_each_other() {
+fn blocking_closures_wait_for_each_other_if_there_is_a_worker_for_each() {
     check(|| {
         let workers = 2 + draw(3);
         let pool = pool(workers);
@@ -121,7 +122,7 @@ fn calls_wait_for_each_other_during_a_resize() {
 }
 
 #[test]
-fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
+fn a_task_blocks_on_its_child_task_which_blocks_on_a_child_of_its_own() {
     check_in_time(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -132,7 +133,7 @@ fn a_task_blocks_on_its_child_and_the_child_on_its_own() {
 }
 
 #[test]
-fn a_root_blocks_its_thread_until_its_children_are_done() {
+fn a_block_on_future_blocks_its_thread_until_its_child_tasks_are_done() {
     check_in_time(|| {
         let workers = 1 + draw(2);
         let pool = pool(workers);
@@ -144,7 +145,7 @@ fn a_root_blocks_its_thread_until_its_children_are_done() {
 }
 
 #[test]
-fn two_roots_block_on_each_others_tasks() {
+fn two_block_on_futures_block_on_each_others_tasks() {
     check_in_time(|| {
         let pool = Arc::new(pool(1 + draw(2)));
         let all = Arc::new(Barrier::new(3));
@@ -163,7 +164,7 @@ fn two_roots_block_on_each_others_tasks() {
 }
 
 #[test]
-fn a_root_yields_until_a_task_is_done() {
+fn a_block_on_future_yields_until_a_task_is_done() {
     check(|| {
         let pool = pool(1 + draw(2));
         let before = (draw(2) == 0).then(|| pool.spawn(async {}));
@@ -201,7 +202,7 @@ fn a_blocked_thread_wakes_for_a_timer_of_its_own() {
 }
 
 #[test]
-fn tasks_queued_in_a_full_pool_run_when_it_grows() {
+fn tasks_queued_while_all_workers_are_blocked_run_when_the_pool_grows() {
     check(|| {
         let pool = pool(1);
         let (go_on, gate) = channel::<()>();
@@ -216,7 +217,7 @@ fn tasks_queued_in_a_full_pool_run_when_it_grows() {
 }
 
 #[test]
-fn leaves_of_joins_in_joins_meet() {
+fn closures_of_nested_joins_wait_for_each_other() {
     check(|| {
         let pool = pool(4);
         let all = Barrier::new(4);
@@ -233,7 +234,7 @@ fn leaves_of_joins_in_joins_meet() {
 }
 
 #[test]
-fn jobs_of_scopes_in_scopes_meet() {
+fn jobs_of_nested_scopes_wait_for_each_other() {
     check(|| {
         let pool = pool(3);
         let all = Barrier::new(3);
@@ -250,10 +251,10 @@ fn jobs_of_scopes_in_scopes_meet() {
     });
 }
 
-/// The first of some jobs waits for the last one. It may be the first of a batch that a thief has
-/// taken, and the jobs behind it must still be found.
+/// The first job of a scope waits for the last job. A thief may have taken a batch that begins with
+/// the first job. Other threads must then still find the jobs behind it.
 #[test]
-fn the_first_job_of_a_scope_waits_for_the_last() {
+fn the_first_job_of_a_scope_waits_for_its_last_job() {
     check(|| {
         let pool = pool(2 + draw(2));
         let jobs = 3 + draw(3);
@@ -276,7 +277,7 @@ fn the_first_job_of_a_scope_waits_for_the_last() {
 }
 
 #[test]
-fn units_of_a_loop_in_a_loop_meet() {
+fn items_of_nested_loops_wait_for_each_other() {
     check(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -292,7 +293,7 @@ fn units_of_a_loop_in_a_loop_meet() {
 }
 
 #[test]
-fn units_of_loops_in_scopes_meet() {
+fn items_of_loops_in_scopes_wait_for_each_other() {
     check_in_time(|| {
         let pool = pool(4);
         let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
@@ -306,7 +307,7 @@ fn units_of_loops_in_scopes_meet() {
 /// The worker of a share runs a job or a task that ends only after the loop, and the units of the
 /// loop wait for each other.
 #[test]
-fn units_of_a_loop_meet_while_the_worker_of_one_is_busy() {
+fn items_of_a_loop_wait_for_each_other_while_a_worker_is_busy() {
     check_in_time(|| {
         let pool = Arc::new(pool(3));
         let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
@@ -411,8 +412,8 @@ fn a_pool_ends_while_its_tasks_block_on_each_other() {
     });
 }
 
-/// Idle tasks lie in the heap of a `block_on` driver's local scheduler, while the pool may have no
-/// thread yet. A spawn runs at the same time as the drop.
+/// A spawn runs at the same time as the drop of the pool. Idle tasks are in the heap of a
+/// `block_on` driver's local scheduler, and the pool may have no thread yet.
 #[test]
 fn no_thread_is_started_after_the_pool_was_dropped() {
     check(|| {

@@ -30,8 +30,8 @@ fn visit_each_once(pool: &Pool, units: usize) {
     );
 }
 
-/// Runs `other` on a thread of its own at the same time as `own`, both on the same pool, and then
-/// ends the pool.
+/// Runs `other` on a second thread at the same time as `own`. Both use the same pool, which ends
+/// afterwards.
 fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
     let pool = Arc::new(pool);
     let theirs = Arc::clone(&pool);
@@ -42,7 +42,7 @@ fn run_both(pool: Pool, other: fn(&Pool), own: fn(&Pool)) {
 }
 
 #[test]
-fn loops_of_two_callers_visit_each_unit_once() {
+fn loops_of_two_callers_visit_each_item_once() {
     check(|| {
         let loops = |pool: &Pool| (0..3).for_each(|_| visit_each_once(pool, 5));
         run_both(pool(1 + draw(3)), loops, loops);
@@ -50,7 +50,7 @@ fn loops_of_two_callers_visit_each_unit_once() {
 }
 
 #[test]
-fn repeated_loops_of_one_site_visit_each_unit_once() {
+fn repeated_loops_of_one_call_site_visit_each_item_once() {
     check(|| {
         let pool = pool(2 + draw(2));
         for _ in 0..8 {
@@ -60,7 +60,7 @@ fn repeated_loops_of_one_site_visit_each_unit_once() {
 }
 
 #[test]
-fn nested_loops_visit_each_unit_once() {
+fn nested_loops_visit_each_item_once() {
     check(|| {
         let pool = pool(2 + draw(2));
         let visits = AtomicUsize::new(0);

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-/// Polls once with a waker that does nothing.
+/// Polls a future once with a waker that does nothing.
 fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -288,7 +288,7 @@ fn a_pool_ends_during_a_resize() {
 }
 
 #[test]
-fn tasks_that_drops_spawn_end_with_the_pool() {
+fn tasks_that_a_drop_spawns_end_with_the_pool() {
     /// Spawns a task when it is dropped.
     struct Last(Pool, Arc<()>);
     impl Drop for Last {

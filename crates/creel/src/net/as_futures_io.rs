@@ -1,5 +1,5 @@
-//! Implements the traits of the `futures-io` crate for streams, so that you can use them with
-//! libraries for TLS, WebSockets or codecs.
+//! Implements the traits of the `futures-io` crate for TCP and Unix streams, so that you can use
+//! them with libraries for TLS, WebSockets or codecs.
 //!
 //! We implement them for the stream, for a reference to it (so that one task can read while another
 //! one writes), and for its halves. If several tasks poll in the same direction, only the last one

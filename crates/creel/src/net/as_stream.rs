@@ -1,4 +1,5 @@
-//! A listener as a stream of connections, the trait of the crate `futures-core`.
+//! Implements the trait `Stream` of the crate `futures-core` for listeners. The items of the stream
+//! are connections.
 
 use super::listener::{Accepted, Listen, Listener};
 use futures_core::Stream;

@@ -1,5 +1,5 @@
-//! Implements tokio's `AsyncRead` and `AsyncWrite` for streams, so that you can use them with
-//! libraries that require these traits. They do not need a tokio runtime.
+//! Implements tokio's `AsyncRead` and `AsyncWrite` for TCP and Unix streams, so that you can use
+//! them with libraries that require these traits. The streams do not need a tokio runtime.
 //!
 //! We implement them for the stream and for its halves. If several tasks poll in the same
 //! direction, only the last one that polled is woken.

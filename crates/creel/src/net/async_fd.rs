@@ -1,5 +1,5 @@
-//! File descriptors of other kinds and of other crates, such as pipes, timers of the system, and
-//! connections of C libraries.
+//! Waits for file descriptors that are not sockets of this crate, such as pipes, timers of the
+//! system, and connections of C libraries.
 
 use super::io::{Io, Left};
 pub use super::source::Direction;

@@ -9,8 +9,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::SystemTime;
 
-/// The maximum number of messages per system call. With more, the cost per message does not
-/// decrease any further, while the stack frame of the call grows. When we send, one message can
+/// The maximum number of messages per system call. With more messages, the cost per message does
+/// not decrease any further, while the stack frame of the call grows. When we send, one message can
 /// contain several datagrams that the kernel separates.
 pub(super) const CALL_MAX: usize = 64;
 
@@ -244,9 +244,9 @@ impl Received {
         }
     }
 
-    /// Makes the system leave out the addresses of the senders, which makes a call faster on Linux.
-    /// [`Datagram::from`] is then the unspecified address with port 0. On other systems, this
-    /// method has no effect.
+    /// Makes the system leave out the addresses of the senders, because a call on Linux is then
+    /// faster. [`Datagram::from`] is then the unspecified address with port 0. On other systems,
+    /// this method has no effect.
     pub fn without_addresses(mut self) -> Self {
         self.addresses = false;
         self

@@ -1,5 +1,5 @@
-//! A replacement for `net` when the feature is off. It gives the pool a driver that never has a
-//! socket.
+//! A replacement for `net` when the feature `net` is off. It gives the pool an I/O driver that
+//! never has a socket.
 
 /// A driver without sockets.
 pub(crate) mod driver {

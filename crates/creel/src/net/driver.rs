@@ -1,13 +1,15 @@
 //! The I/O driver of a pool, which finds out which sockets are ready.
 //!
-//! Each pool has one driver. Its workers poll it, at most once per turn, or sleep in it. The worker
-//! that does so receives the wakers of the tasks whose sockets have become ready.
+//! Each pool has one driver. The pool's workers poll the driver, at most once per turn of their
+//! loop, or sleep in it. The worker that polls receives the wakers of the tasks whose sockets have
+//! become ready.
 //!
 //! A socket is added to the system's poller when an operation on it has to wait for the first time,
-//! and it stays there. It is added only for the direction of that operation. Therefore neither a
-//! packet nor a turn costs a system call to arm the socket. However, on systems whose poller does
-//! not support edges, for example Windows, each wait on a socket that is not reported by level arms
-//! the socket again.
+//! and it stays there. It is added only for the direction of that operation. To *arm* a socket
+//! means to ask the poller for the socket's next event. Because the socket stays added, neither a
+//! packet nor a turn costs a system call to arm it. However, on systems whose poller does not
+//! support edges, for example Windows, each wait on a socket that is not reported by level arms the
+//! socket again.
 //!
 //! # Levels and edges
 //!
@@ -67,15 +69,17 @@ pub(crate) struct Driver {
     registered: AtomicUsize,
     /// The worker that polls or sleeps in the poller holds this lock.
     asking: Mutex<Asking>,
-    /// The number of polls that have finished. It is counted under the lock `asking`. Relaxed is
-    /// enough, because a reader only wants to know whether there was a new poll.
+    /// The number of polls of the system's poller that have finished. It is counted under the lock
+    /// `asking`. Relaxed is enough, because a reader only wants to know whether there was a new
+    /// poll.
     attended: AtomicU64,
     /// The waker of a worker that will poll.
     sleeper_waker: Mutex<Option<Waker>>,
     /// Whether the pool has one worker. Relaxed is enough, because a stale value is also correct.
     alone: AtomicBool,
-    /// Whether an operation has left it to the next poll to find out if there is more. Relaxed is
-    /// enough. If a worker misses it, the operation only waits until that worker polls anyway.
+    /// Whether an operation relies on the next poll to find out whether its socket has more to
+    /// read. Relaxed is enough. If a worker misses the flag, the operation only waits until that
+    /// worker polls anyway.
     unsure: AtomicBool,
 }
 
@@ -92,8 +96,8 @@ struct Asking {
     /// The poller of the driver, after it was created and until the driver ends.
     poller: Option<Arc<Poller>>,
     events: Option<Events>,
-    /// The number of the current row of polls (`retry.rs`). In a row, the worker polls again at
-    /// once until there are no more events.
+    /// The number of the current row of polls (`retry.rs`). A row is a series of polls in which the
+    /// worker polls again at once, until there are no more events.
     row: u32,
 }
 
@@ -103,12 +107,14 @@ impl Driver {
         self.alone.store(alone, Ordering::Relaxed);
     }
 
-    /// Records that an operation leaves it to the next poll to find out whether there is more.
+    /// Records that an operation relies on the next poll to find out whether its socket has more to
+    /// read.
     pub(super) fn be_unsure(&self) {
         self.unsure.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether an operation since the last poll has left it open whether there is more.
+    /// Returns whether an operation since the last poll relies on the next poll to find out whether
+    /// its socket has more to read.
     pub(super) fn is_unsure(&self) -> bool {
         self.unsure.load(Ordering::Relaxed)
     }
@@ -151,9 +157,10 @@ impl Driver {
         self.registered.load(Ordering::SeqCst) == 0
     }
 
-    /// Polls once without waiting. `again` says that this poll continues a row, because the last
-    /// answer was full or because an operation left it open whether there is more. Returns `None`
-    /// if another worker is polling, if no socket is registered, or if the driver has no poller.
+    /// Polls once without waiting. `again` says that this poll continues a row. It continues a row
+    /// if the last poll returned as many events as fit. It also does if an operation relies on this
+    /// poll to find out whether its socket has more to read. Returns `None` if another worker is
+    /// polling, if no socket is registered, or if the driver has no poller.
     pub(super) fn turn(&self, again: bool) -> Option<Found> {
         if self.is_empty() {
             return None;
@@ -182,7 +189,8 @@ impl Driver {
         notified: impl FnOnce() -> bool,
     ) -> Option<Found> {
         let mut asking = self.asking.try_lock().ok()?;
-        // We hold the lock, so from here on no other worker can consume a notification.
+        // This worker holds the lock of the poller, so from here on no other worker can consume a
+        // notification.
         let timeout = match notified() {
             true => Some(Duration::ZERO),
             false => timeout,
@@ -252,17 +260,17 @@ impl Driver {
         // We clear the flag before we switch. A task that makes an attempt after an event by edge
         // must know that the event was reported by edge.
         source.level.store(false, Ordering::Relaxed);
-        // The next wait must know this mode too. If the switch fails, it only arms the socket
-        // without need.
+        // The next operation that waits must know the new mode too. If the switch fails, that
+        // operation only arms the socket without need.
         let is_oneshot = edges == Mode::Oneshot;
         source.oneshot.store(is_oneshot, Ordering::Relaxed);
         let (socket, interest) = (&source.socket, source.interest(key));
-        // We lose no event by the switch, because the kernel reports immediately if there is
-        // something to read now.
+        // The switch loses no event, because the kernel reports immediately if there is something
+        // to read now.
         match registration.poller.modify(socket, interest, edges) {
             Ok(()) => registration.mode = edges,
-            // The switch failed, so we set the flag again. The next report then tries to switch
-            // again.
+            // The switch to edges failed, so we set the flag `level` again. The next report of the
+            // socket then tries to switch again.
             Err(_) => source.level.store(true, Ordering::Relaxed),
         }
     }
@@ -298,8 +306,8 @@ impl Driver {
             source.leave(self, &mut due);
         }
         let sleeper_waker = lock(&self.sleeper_waker).take();
-        // This drops the last reference to the poller, unless another thread is dropping a socket
-        // at this moment.
+        // Dropping `poller` drops the last reference to it, unless another thread is dropping a
+        // socket at this moment.
         drop((poller, sources, sleeper_waker));
         due.run(wake_all);
     }
@@ -355,7 +363,7 @@ impl Driver {
 
     pub(super) fn remove(&self, key: usize) {
         let mut sources = lock(&self.sources);
-        // After the driver has ended, the list is empty and there is no such source.
+        // After the driver has ended, the list of sources is empty, so this key finds no source.
         let gone = sources.slots.get_mut(key).and_then(Option::take);
         if gone.is_some() {
             sources.free.push(key);

@@ -34,8 +34,9 @@ thread_local! {
 /// The part of a task's poll budget that one system call uses.
 const SYSTEM_CALL: i64 = 2;
 
-/// On sockets that are reported by level, one in this number of operations gives way, even during a
-/// burst. Otherwise a peer that sends as fast as the task reads would delay other tasks and timers.
+/// On sockets that are reported by level (in each poll while there is something to read), one in
+/// this number of operations gives way, even during a burst. Otherwise a peer that sends as fast as
+/// the task reads would delay other tasks and timers.
 ///
 /// To give way, the operation waits for the next poll of the driver, which finds out whether there
 /// is more. In a throttled pool, that poll happens in the same quantum. This is why we do not rely
@@ -71,16 +72,18 @@ impl Drop for Entered {
     }
 }
 
-/// Whether an operation that did not have to wait has left something for the next one.
+/// What an operation that did not have to wait knows about data that are left in the socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// There is nothing left. The next operation does not need to try before the next event.
+    /// The operation has left nothing. The next operation does not need to try before the next
+    /// event.
     Nothing,
-    /// The operation cannot know whether there is more.
+    /// The operation cannot know whether the socket has more data.
     Unknown,
-    /// There is nothing left except possibly the end of a stream, which the poller reports.
+    /// The operation has left nothing except possibly the end of a stream, which the poller
+    /// reports.
     Drained,
-    /// There may be more, so the next operation can try immediately.
+    /// The socket may have more data, so the next operation can try immediately.
     More,
 }
 
@@ -89,7 +92,7 @@ pub(super) struct Io<S: AsSource + Send + Sync + 'static> {
     source: Arc<Source<S>>,
 }
 
-/// The wait of a future. It ends when the future is dropped.
+/// The wait of a future for a socket. The wait ends when the future is dropped.
 struct Wait<'a> {
     readiness: &'a Readiness,
     ticket: Option<Ticket>,
@@ -173,8 +176,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
             ticket: None,
         };
         poll_fn(|cx| {
-            // We charge the budget here, because the program makes its system call once the future
-            // is ready.
+            // We charge the task's poll budget now, because the program makes its system call
+            // itself once the future is ready.
             if budget::is_spent(cx) {
                 return Poll::Pending;
             }
@@ -352,7 +355,8 @@ impl<S: AsSource + Send + Sync + 'static> Io<S> {
         Ok((poller, place))
     }
 
-    /// Arms the socket again before a wait, if reports disarm it.
+    /// Before a wait, arms the socket again (asks the poller for its next event) if each report
+    /// disarms the socket.
     fn rearm(&self) -> io::Result<()> {
         if !self.source.oneshot.load(Ordering::Relaxed) {
             return Ok(());
@@ -396,7 +400,7 @@ fn current() -> Option<Arc<Driver>> {
     Some(unsafe { Arc::from_raw(driver) })
 }
 
-/// Leaves it to the next poll of this thread's driver to find out whether there is more.
+/// Makes the next poll of this thread's driver find out whether the socket has more to read.
 fn be_unsure() {
     if let Some(driver) = local(&CURRENT, Cell::get) {
         // SAFETY: the pointer is null or that of an `Entered` of this thread, as in `current`. The

@@ -1,7 +1,7 @@
 //! Listeners, which accept connections of any kind.
 //!
-//! As for [`Stream`], a trait of ours covers the types of the standard library. `tcp.rs` and
-//! `unix.rs` add the operations that only one kind has, such as binding.
+//! As for [`Stream`], a trait of ours covers the listener types of the standard library. `tcp.rs`
+//! and `unix.rs` add the operations that only one kind has, such as binding.
 
 use super::io::{Io, Left};
 use super::poller::AsSource;

@@ -22,8 +22,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The maximum number of datagrams into which the kernel splits one message. Source: udp(7),
 /// UDP_MAX_SEGMENTS.
 const SEGMENTS_MAX: usize = 64;
-/// The maximum number of bytes in a message, without its headers. With them, it still fits into the
-/// 65,535 bytes of an IP packet.
+/// The maximum number of bytes in a message, without its headers. With its headers, a message of
+/// this size still fits into the 65,535 bytes of an IP packet.
 const MESSAGE_BYTES_MAX: usize = 65_000;
 
 /// Space for one control message with one integer, aligned like a `cmsghdr`.
@@ -471,8 +471,8 @@ fn name_of(to: SocketAddr, name: &mut MaybeUninit<libc::sockaddr_in6>) -> libc::
 
 /// Returns the address of the sender, if it is an IPv4 or IPv6 address.
 ///
-/// The name of the header must be a `sockaddr_in6` of the caller, of which the kernel has written
-/// as many bytes as the name length says, up to its size.
+/// The name of the header must be a `sockaddr_in6` of the caller. The kernel has written as many of
+/// its bytes as the name length says.
 fn address(header: &libc::msghdr) -> Option<SocketAddr> {
     let name = header.msg_name;
     if (header.msg_namelen as usize) < size_of::<libc::sockaddr_in>() {

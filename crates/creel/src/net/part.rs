@@ -1,5 +1,5 @@
-//! The driver as the pool sees it. `disabled.rs` is the replacement for builds without sockets, and
-//! `worker/parts.rs` explains both.
+//! Implements the trait by which the pool uses the I/O driver. `disabled.rs` is the replacement for
+//! builds without sockets, and `worker/parts.rs` explains both.
 
 use super::driver::Driver;
 use super::io;

@@ -1,5 +1,5 @@
-//! The readiness of one direction of a socket: whether it is worth trying an operation, and which
-//! tasks wait until it is.
+//! The readiness of one direction of a socket (reading or writing): whether an operation is worth
+//! trying, and which tasks wait until it is.
 //!
 //! No readiness is lost, because of this rule: an operation clears the flag *before* it makes its
 //! attempt, and an event sets the flag before it takes the waiting wakers. Therefore the second
@@ -25,8 +25,8 @@ pub(super) struct Readiness {
     /// place. It is set before the poller reports the direction. It is cleared before the end of
     /// the driver wakes the waiting tasks.
     pub(super) armed: AtomicBool,
-    /// A copy of the round of `waiters`, so that a check does not need the lock. The waiter of a
-    /// ticket with a different round has been woken.
+    /// A copy of the round of `waiters` (the number of events so far), so that a check does not
+    /// need the lock. The waiter of a ticket with a different round has been woken.
     round: AtomicU64,
     waiters: Mutex<Waiters>,
 }
@@ -35,12 +35,14 @@ pub(super) struct Readiness {
 /// memory.
 #[derive(Default)]
 struct Waiters {
-    /// The number of events that have woken all waiters.
+    /// The *round*: the number of events that have woken all waiters so far.
     round: u64,
-    /// The waker of the last operation without a ticket.
+    /// The waker of the last operation that waits without a [`Ticket`], because its future is
+    /// written by hand.
     nameless: Option<StoredWaker>,
     first: Option<StoredWaker>,
-    /// The other waiters by place. The free places are linked, starting at `free`.
+    /// All waiters except `first`. A waiter keeps its place in this vector while it waits. The free
+    /// places are linked, starting at `free`.
     others: Vec<Slot>,
     free: Option<usize>,
 }
@@ -55,7 +57,7 @@ enum Slot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket {
     round: u64,
-    /// The index in `others`. `None` means `first`.
+    /// The index of the waiter in `others`. `None` means that the waiter is in `first`.
     place: Option<usize>,
 }
 
@@ -101,7 +103,7 @@ impl Readiness {
         self.ready.swap(false, Ordering::AcqRel)
     }
 
-    /// Marks the direction as worth trying again, because there may be more.
+    /// Marks the direction as worth trying again, because the socket may have more data.
     pub(super) fn keep(&self) {
         self.ready.store(true, Ordering::Release);
     }

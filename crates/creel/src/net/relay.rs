@@ -89,7 +89,7 @@ struct Way {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// The end has been read, but the writer is not closed yet.
+    /// The reader has returned the end of the stream, but the writer is not closed yet.
     Ending,
     Ended,
 }

@@ -4,8 +4,8 @@
 //! A system call that receives one datagram does not report whether there are more. If the poller
 //! reports edges, the next read must find out, and it fails if no datagram is left. If the poller
 //! reports levels, we can instead ask it once for all sockets. However, in a burst this costs one
-//! wake-up per datagram. Therefore a direction reads again if reading again has found another
-//! datagram recently.
+//! wake-up per datagram. Therefore a task reads a socket again at once if such additional reads of
+//! this socket have found another datagram recently.
 //!
 //! A *row* of polls begins when the driver polls in a new turn. It continues while the driver polls
 //! again at once, because the last answer was full or because an operation has left it open whether
@@ -18,28 +18,29 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 /// level-triggered mode, each poll would return at once for ever.
 const UNANSWERED_MAX: u32 = 16;
 
-/// The meaning of a report for the driver.
+/// What the driver must know about a report of the poller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Report {
     /// Whether the socket is reported by level.
     pub(super) level: bool,
-    /// Whether an earlier answer of the same row reported the same socket.
+    /// Whether an earlier poll of the same row reported the same socket.
     pub(super) again: bool,
     /// Whether no task has used the last [`UNANSWERED_MAX`] reports.
     pub(super) unanswered: bool,
 }
 
-/// The state of the heuristic. All fields are relaxed, because a wrong guess only costs time.
+/// The state of the heuristic for one socket. All accesses are relaxed, because a wrong guess only
+/// costs time.
 #[derive(Default)]
 pub(super) struct Retry {
-    /// The row of answers that contained the last report.
+    /// The number of the row of polls in which the socket was last reported.
     row: AtomicU32,
     /// The number of datagrams received since the first report of the row, or since a read last
     /// found nothing if that was later.
     taken: AtomicU32,
-    /// Whether there was more than one datagram the last time, so that we read again at once.
+    /// Whether there was more than one datagram the last time, so that a task reads again at once.
     bursts: AtomicBool,
-    /// The number of reports since a task last used one.
+    /// The number of consecutive reports after which no task tried to read.
     unanswered: AtomicU32,
 }
 

@@ -1,4 +1,5 @@
-//! A source: a socket, its place in a driver, and the mode in which the poller reports it.
+//! A *source* is a socket together with its place in a driver and the mode in which the poller
+//! reports the socket.
 //!
 //! The operations of a socket (`io.rs`) and the driver share its source, because both sides need
 //! the same flags and wakers. The driver knows a source by its key.
@@ -35,18 +36,18 @@ pub(super) struct Source<S: ?Sized> {
     /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only
     /// the end of the stream can follow.
     pub(super) streams: bool,
-    /// Whether the poller has reported the end of the stream, or may have. Relaxed is enough,
-    /// because it is set before the flag that a read checks first.
+    /// Whether the poller has reported the end of the stream, or an event that may include it.
+    /// Relaxed is enough, because it is set before the flag that a read checks first.
     ended: AtomicBool,
-    /// The driver with which the socket is registered. When a driver ends, it takes this place
-    /// away, and the next operation that has to wait finds a new one. The lock is held while the
-    /// place, the mode or the directions change. Locks of a driver are taken while this lock is
-    /// held, and never in the opposite order.
+    /// The place of the socket in the driver with which it is registered. When a driver ends, it
+    /// takes this place away, and the next operation that has to wait registers the socket with
+    /// another driver. The lock is held while the place, the mode or the directions change. Locks
+    /// of a driver are taken while this lock is held, and never in the opposite order.
     pub(super) place: Mutex<Option<Place>>,
     pub(super) socket: S,
 }
 
-/// The place of a source in a driver.
+/// The place of a source (a socket) in the list of a driver.
 pub(super) struct Place {
     pub(super) driver: Arc<Driver>,
     pub(super) key: usize,

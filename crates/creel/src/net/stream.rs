@@ -19,8 +19,8 @@ use std::task::{Context, Poll};
 /// enough.
 #[cfg(all(unix, not(target_vendor = "apple")))]
 const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// No flag is needed here. On Apple's systems, the standard library creates its sockets in such a
-/// way that they send no signal, and Windows has no signals.
+/// These systems need no flag against `SIGPIPE`. On Apple's systems, the standard library creates
+/// its sockets in such a way that they send no signal, and Windows has no signals.
 #[cfg(not(all(unix, not(target_vendor = "apple"))))]
 const SEND_FLAGS: i32 = 0;
 

@@ -27,7 +27,7 @@ impl Wake for Flag {
     }
 }
 
-/// Runs a future to its end. Sleeps in the driver while the future waits.
+/// Polls a future until it is ready. Sleeps in the driver while the future waits.
 ///
 /// # Panics
 ///
@@ -131,8 +131,8 @@ fn a_batch_arrives_complete_in_order_and_at_every_receiver() {
         let receivers = [(); 2].map(|()| UdpSocket::bind(address).unwrap());
         let to = receivers.each_ref().map(|r| r.local_addr().unwrap());
         let mut outgoing = Outgoing::new();
-        // These are runs that the kernel may split (equal lengths, a short last datagram, an empty
-        // one) and others that it may not.
+        // Some of these runs of datagrams can be one message that the kernel splits (equal lengths,
+        // a short last datagram, an empty datagram), and the other runs cannot.
         let lengths = [100, 100, 100, 40, 0, 7, 7, 900, 7];
         for (n, length) in (0..).zip(lengths) {
             outgoing.push(&vec![n; length], to[0]);
@@ -218,8 +218,9 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
     let first = received.iter().next().unwrap();
     assert_eq!((first.arrived, first.dropped), (None, 0));
     receiver.set_arrival_info(true).unwrap();
-    // The first datagram waits for 30 ms, and still has its own time. The kernel turns its time
-    // stamps on a little later, so we try until it has.
+    // The first datagram waits for 30 ms before it is received, and still has its own time of
+    // arrival. The kernel turns its time stamps on a little after we ask for them, so we repeat
+    // this until it has.
     let is_exact = || {
         let begin = SystemTime::now();
         run(&driver, sender.send_to(b"one", to)).unwrap();
@@ -237,7 +238,7 @@ fn datagrams_have_their_time_of_arrival_and_the_drop_count() {
             .take(200)
             .any(|exact| exact)
     );
-    // A buffer with one slot reports the same, and can leave out the address.
+    // A buffer with one slot reports the same time and count, and can leave out the address.
     let mut single = Received::new(1, 8).without_addresses();
     run(&driver, sender.send_to(b"three", to)).unwrap();
     run(&driver, receiver.recv_batch(&mut single)).unwrap();
@@ -314,7 +315,7 @@ fn a_datagram_that_cannot_be_sent_is_skipped() {
 
 #[test]
 fn functions_without_batch_calls_send_and_receive_the_same_datagrams() {
-    // These functions replace `sendmmsg` and `recvmmsg` on other systems.
+    // The functions of `single.rs` replace `sendmmsg` and `recvmmsg` on systems other than Linux.
     let sender = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     let receiver = std::net::UdpSocket::bind(LOOPBACK).unwrap();
     receiver.set_nonblocking(true).unwrap();
@@ -337,8 +338,8 @@ fn functions_without_batch_calls_send_and_receive_the_same_datagrams() {
 
 /// The size of the buffer that receives, in bytes.
 const ROOM: usize = 20;
-/// The sizes of datagrams for that buffer, in the order in which they are sent. Two of them are too
-/// large, the first one and a later one.
+/// The sizes of datagrams in bytes, in the order in which they are sent. Two of them are too large
+/// for the buffer: the first datagram and a later one.
 const SIZES: [usize; 6] = [ROOM + 1, ROOM, ROOM - 1, 0, ROOM + 40, 1];
 
 #[test]

@@ -42,7 +42,7 @@ use std::task::{Context, Poll};
 pub struct UdpSocket {
     io: Io<Socket>,
     /// Whether the kernel can split one message into datagrams (GSO) and has not failed to do so
-    /// yet. Relaxed is enough, because it publishes no data.
+    /// yet. Relaxed is enough, because the flag publishes no data.
     splits: AtomicBool,
 }
 

@@ -99,7 +99,7 @@ fn address(path: &Path) -> io::Result<SocketAddr> {
     SocketAddr::from_pathname(path)
 }
 
-/// Returns the same address in the type of `socket2`.
+/// Returns the address of a path or abstract name in the type of `socket2`.
 fn at(path: &Path) -> io::Result<SockAddr> {
     // `socket2` would cut the path at a NUL byte, so we first check that the path is valid.
     address(path)?;

@@ -1,11 +1,11 @@
 //! Handles a pool whose workers all wait in `block_on` calls of other pools.
 //!
-//! Such a worker is *away*. It polls no task of its own pool, fires no timer and polls no sockets.
-//! Therefore, pools whose workers wait for each other in a ring would wait for ever. While all
-//! workers of a pool are away, at least one of them checks every [`WATCHDOG_INTERVAL`] whether the
-//! pool has work. If it has, the worker starts a *substitute*. This is a thread that runs the work
-//! that is stranded behind the workers, as the watchdog does for a stuck worker. The substitute
-//! ends when a worker is back.
+//! A worker is *away* while it waits in a `block_on` call of another pool. It then polls no task of
+//! its own pool, fires no timer and polls no sockets. Therefore, pools whose workers wait for each
+//! other in a ring would wait for ever. While all workers of a pool are away, at least one of them
+//! checks every [`WATCHDOG_INTERVAL`] whether the pool has work. If it has, the worker starts a
+//! *substitute*. This is a thread that runs the work that is stranded behind the workers, as the
+//! watchdog does for a stuck worker. The substitute ends when a worker is back.
 //!
 //! The substitute is not a worker. Work that is bound to a worker still waits for this worker.
 //! Examples are a task of `spawn_on` or `spawn_local`, and a `run_on` from a thread that is not a
@@ -40,8 +40,8 @@ pub(super) struct Absent {
     /// The number of workers that are away. If two workers leave at the same time, the one that
     /// counts itself last sees that both are away.
     workers: AtomicUsize,
-    /// Whether there is a substitute. Accesses to both fields are `SeqCst`, which costs nothing
-    /// noticeable, because they are rare.
+    /// Whether there is a substitute. Accesses to this flag and to `workers` are `SeqCst`, which
+    /// costs nothing noticeable, because they are rare.
     substituted: AtomicBool,
 }
 
@@ -52,13 +52,13 @@ thread_local! {
     static SUBSTITUTE_OF: RefCell<Option<Arc<Shared>>> = const { RefCell::new(None) };
 }
 
-/// The time of a thread in a `block_on`, starting when it first sleeps there.
+/// A thread's stay in a `block_on`, from its first sleep there to the end of the call.
 pub(super) struct Away {
     /// The thread's own pool, if the thread is a worker.
     own: Option<Arc<Shared>>,
-    /// Whether this is counted as away. It is false for a thread that is not a worker. It is also
-    /// false in a `block_on` inside another one that has slept, because the outer one is counted
-    /// already.
+    /// Whether this stay is counted as away. It is false for a thread that is not a worker. It is
+    /// also false in a `block_on` inside another one that has slept, because the outer one is
+    /// counted already.
     counts: bool,
     since: Instant,
 }
@@ -115,7 +115,7 @@ impl Away {
             .name(name)
             .spawn(move || substitute(&pool));
         if started.is_err() {
-            // We allow the next check to try again.
+            // The thread could not be started, so we allow the next check to try again.
             substituted.store(false, Ordering::SeqCst);
         }
     }
@@ -164,8 +164,8 @@ fn substitute(pool: &Arc<Shared>) {
             WaitWord::new(0).wait(0, Some(WATCHDOG_INTERVAL));
         }
     }
-    // If this thread itself went away in the meantime, it has cleared the mark already, and there
-    // may be another substitute.
+    // If this substitute itself slept in a `block_on` in the meantime, it has cleared the flag
+    // already, and there may be another substitute.
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }

@@ -64,7 +64,7 @@ pub(super) fn serve_callers(pool: &Shared) {
     }
 }
 
-/// Keeps the pool from ending until this is dropped.
+/// Keeps the pool from ending until this value is dropped.
 pub(super) struct User<'a>(pub(super) &'a WorkerSlots);
 
 impl Drop for User<'_> {
@@ -83,10 +83,10 @@ impl Pool {
     ///
     /// A worker of one pool may block on a future of another pool. It then runs no tasks of the
     /// other pool. If all workers of a pool do this at the same time, a substitute thread runs the
-    /// pool's work, except for work that is bound to one of the workers. A worker must not block on
-    /// a future of its own pool. In a task, await the future instead. In code that is not `async`,
-    /// call [`is_current`](Self::is_current) to find out, and if it returns true, wait on a thread
-    /// outside of all pools:
+    /// pool's work. It does not run work that is bound to one of the workers. A worker must not
+    /// block on a future of its own pool. In a task, await the future instead. In code that is not
+    /// `async`, call [`is_current`](Self::is_current) to find out, and if it returns true, wait on
+    /// a thread outside of all pools:
     ///
     /// ```
     /// use creel::{Pool, blocking};

@@ -1,4 +1,4 @@
-//! Other views of a pool.
+//! Handles and views: other `Pool` values for the workers of a pool.
 //!
 //! | view | differs from the pool |
 //! |---|---|
@@ -72,9 +72,9 @@ impl Pool {
         view
     }
 
-    /// Returns a `Pool` with the same workers whose loops are learned under a number of your
-    /// choice, in addition to the place in the source that calls them. Like a clone, it keeps the
-    /// workers alive, unless `self` is a [handle](Self::handle).
+    /// Returns a `Pool` with the same workers. It identifies loops by a number of your choice, in
+    /// addition to the place in the source that calls them. Like a clone, it keeps the workers
+    /// alive, unless `self` is a [handle](Self::handle).
     ///
     /// A pool learns how long each loop takes, and decides from that whether to share it. It
     /// recognises a loop by the place that calls it and by the type of the closure. If your program

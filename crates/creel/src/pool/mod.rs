@@ -102,8 +102,8 @@ pub struct Pool {
 /// earlier if one of them is shut down.
 #[derive(Default)]
 struct Owner {
-    /// Whether the end has begun. Relaxed is enough, because the flag only decides which thread
-    /// runs the end.
+    /// Whether the end of the pool has begun. Relaxed is enough, because the flag only decides
+    /// which thread ends the pool.
     ended: AtomicBool,
 }
 
@@ -337,7 +337,7 @@ impl Clone for Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         // If several threads drop the last clones at the same time, exactly one of them gets the
-        // value.
+        // `Owner`, and ends the pool.
         if let Some(owner) = self.owner.take().and_then(Arc::into_inner) {
             self.end(&owner, None);
         }
@@ -400,8 +400,8 @@ impl Pool {
             // tasks own things that belong to the parent.
             mem::forget(Arc::clone(&self.shared));
         } else {
-            // We close the pool before its window. A thread that opens a window through a handle
-            // therefore either gets an error, or its window is closed here.
+            // We close the pool before its window (`observe.rs`). A thread that opens a window
+            // through a handle therefore either gets an error, or its window is closed here.
             self.shared.slots.life.close();
             self.close_window();
             self.shared.close(within);

@@ -57,8 +57,8 @@ impl WeakPool {
 
     /// Returns the pool, unless its end has begun.
     fn upgrade(&self) -> Option<Pool> {
-        // We upgrade the owner last. If all other clones are dropped now, this one ends the pool,
-        // and it needs the shared part for that.
+        // We upgrade the reference to the owner last. If all other clones are dropped now, this
+        // clone ends the pool, and it needs the pool's shared data for that.
         let shared = self.shared.upgrade()?;
         let owner = self.owner.upgrade()?;
         let ended = owner.ended.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_freed_with_its_last_holder() {
+    fn the_name_of_a_pool_is_freed_with_its_last_holder() {
         let pools = NamedPools::default();
         let one = || pools.acquire("a", Pool::builder().workers(1));
         let two = || pools.acquire("a", Pool::builder().workers(2));

@@ -23,7 +23,7 @@ use std::{
 #[cfg(all(target_os = "linux", feature = "net"))]
 pub(super) use window::Window;
 
-/// The rights that other programs have on a pool.
+/// What other programs may do with a pool.
 ///
 /// ```
 /// use creel::{Observe, Pool};

@@ -1,10 +1,10 @@
 //! Decides on which CPUs the workers of a pool run, and pins their threads.
 //!
-//! The *world* of a pool is the set of CPUs (PUs) that the thread that built the pool could use. A
-//! thread that Creel has pinned remembers the world from before. If such a thread builds a pool,
-//! the new pool is therefore not limited to the CPUs that this thread is pinned to. Every
-//! worker sets its own mask when it starts, so that it does not inherit the mask of the thread that
-//! starts it.
+//! A PU (processing unit) is what the OS calls a CPU. The *world* of a pool is the set of PUs that
+//! the thread that built the pool could use. A thread that Creel has pinned remembers the world
+//! from before. If such a thread builds a pool, the new pool is therefore not limited to the CPUs
+//! that this thread is pinned to. Every worker sets its own mask when it starts, so that it does
+//! not inherit the mask of the thread that starts it.
 //!
 //! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
 //! therefore start at different cores. We deliberately do not change the mask of a caller, except
@@ -36,7 +36,7 @@ thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
-/// The machine, and the CPUs that the thread that built a pool may use.
+/// The machine, and the CPUs that a pool may use, which are those of the thread that built it.
 #[derive(Debug)]
 struct World {
     machine: Machine,
@@ -53,12 +53,12 @@ pub(crate) struct Pinning {
     /// session or gang, and `Cores` from then on.
     asked: Option<Placement>,
     floor: Mutex<Floor>,
-    /// Counts the layouts. A worker that used an older one moves to its new place. The lock of
-    /// `floor` orders accesses.
+    /// The number of layouts so far. A worker that used an older layout moves to its new place. The
+    /// lock of `floor` orders accesses.
     version: AtomicUsize,
 }
 
-/// The place of each worker, and the threads that are there.
+/// The layout, which has the place of each worker, and the threads that are at these places.
 #[derive(Debug, Default)]
 struct Floor {
     layout: Option<Layout>,
@@ -136,12 +136,12 @@ pub(crate) struct Available {
     /// The default number of workers. It is one per usable core, or fewer if another limit of the
     /// process is lower, for example a CPU quota.
     pub(crate) workers: usize,
-    /// The number of threads that can run at the same time.
+    /// The number of threads that can run at the same time on the usable CPUs.
     pub(crate) pus: usize,
 }
 
 impl Available {
-    /// Finds what the calling thread may use.
+    /// Finds the resources that the calling thread may use.
     pub(crate) fn find(asked: Option<Placement>) -> Self {
         let world = local(&WORLD, |world| world.borrow().clone()).flatten();
         let world = world.or_else(World::find);
@@ -152,8 +152,8 @@ impl Available {
         };
         let (workers, pus) = match &world {
             Some(world) => {
-                // We round a quota up. For example, with a quota of 1.5 CPUs, two threads are
-                // throttled for a quarter of the time, but still do 1.5 times as much work as one
+                // We round a quota up. For example, with a quota of 1.5 CPUs, the system stops two
+                // threads for a quarter of the time. They still do 1.5 times as much work as one
                 // thread.
                 let whole = Budget::rounded(&world.machine, Rounding::Ceil);
                 let limits = whole.limits().iter();
@@ -312,7 +312,8 @@ impl Pinning {
         version
     }
 
-    /// Forgets the calling thread, which was worker `index` and is about to end.
+    /// Removes the calling thread, which was worker `index` and is about to end, from the threads
+    /// that are moved with the layout.
     pub(crate) fn leave(&self, index: usize) {
         if self.world.is_some() {
             let mut floor = lock(&self.floor);
@@ -328,7 +329,7 @@ impl Pinning {
         self.world.as_ref().and_then(|_| affinity::pu())
     }
 
-    /// Makes room for the caller of a loop, which takes worker 0's share and runs on `pu`. A worker
+    /// Frees `pu` for the caller of a loop, which runs there and takes worker 0's share. A worker
     /// that is pinned to `pu` would have to wait for the caller's CPU, and the OS scheduler may not
     /// change this for a long time. This worker therefore swaps its place with worker 0.
     pub(crate) fn make_way(&self, pu: usize) {
@@ -413,7 +414,8 @@ mod tests {
             pinning.attach(here);
             let there = Some(CpuSet::from_iter([here]));
             assert_eq!(pinning.pinned_pus(here), there);
-            // A worker may lose its place to another one, without a CPU for it to go to.
+            // A worker may lose its place to another worker, and then has no CPU to which it can
+            // move.
             lock(&pinning.floor).swap(here, 7_998);
             assert_eq!(pinning.pinned_pus(here), None);
         })

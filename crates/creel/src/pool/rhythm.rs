@@ -10,28 +10,30 @@
 //! One late frame does not end a rhythm that has lasted for some time. We expect the next frame one
 //! period after the late one.
 //!
-//! In each period, a worker spins for at most two leads, and a lead is at most an eighth of the
-//! period. After a miss, it does not spin for the next loop before a loop has been called again.
+//! The *lead* is how much earlier than the expected loop the alarm is set. In each period, a worker
+//! spins for at most two leads, and a lead is at most an eighth of the period. After a miss, it
+//! does not spin for the next loop before a loop has been called again.
 
-/// Calls that are closer to each other than this belong to one frame.
+/// Calls of loops that are closer to each other than this time, in ns, belong to one frame.
 const PERIOD_MIN_NS: u64 = 500_000;
 const PERIOD_MAX_NS: u64 = 100_000_000;
-/// An even distance adds one to the trust in a rhythm. Any other distance subtracts two if the
-/// trust is above `TRUST_MIN`. Otherwise, and if it is longer than `PERIOD_MAX_NS`, it sets the
-/// trust to 0 and becomes the new period. A miss also subtracts two. There is a rhythm if the trust
-/// is at least `TRUST_MIN`.
+/// The *trust* says how regular the calls of loops are. If the distance between two calls is about
+/// the period, the trust rises by one. Any other distance subtracts two if the trust is above
+/// `TRUST_MIN`. Otherwise, and if the distance is longer than `PERIOD_MAX_NS`, the trust becomes 0
+/// and the distance becomes the new period. A call that does not come in time also subtracts two.
+/// There is a rhythm if the trust is at least `TRUST_MIN`.
 const TRUST_MIN: u32 = 3;
 const TRUST_MAX: u32 = 8;
 /// The lead is how much earlier than the expected call the alarm is set. It should be longer than
 /// the delay of an alarm, which can be 50 µs because of the kernel's timer slack alone. The worker
-/// learns it: an alarm that comes too late makes the lead longer, and a long spin makes it shorter.
+/// adapts the lead: an alarm that comes too late makes it longer, and a long spin makes it shorter.
 const LEAD_FIRST_NS: u64 = 100_000;
 const LEAD_MIN_NS: u64 = 20_000;
 const LEAD_MAX_NS: u64 = 200_000;
-/// The duration for which the worker should spin between the alarm and the call.
+/// The duration in ns for which the worker should spin between the alarm and the call of the loop.
 const EARLY_NS: u64 = 25_000;
 
-/// The rhythm in which loops end a worker's sleeps, as far as the worker has learned it.
+/// The rhythm in which loops wake a worker, as far as the worker has learned it.
 #[derive(Debug)]
 pub(crate) struct Rhythm {
     /// The time at which the first loop of the last frame was called.

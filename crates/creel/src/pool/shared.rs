@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// The pool itself. Threads and handles keep it alive, but only the owner ends it.
+/// The data of a pool. Threads and handles keep these data alive, but only the owner ends the pool.
 pub(crate) struct Shared {
     pub(crate) wait: Wait,
     pub(crate) balance: Balance,
@@ -50,24 +50,24 @@ pub(crate) struct Shared {
     pub(crate) pinning: Pinning,
     /// The window through which other programs see the pool.
     pub(super) window: Mutex<Option<Window>>,
-    /// The workers that wait in other pools.
+    /// The workers that wait in `block_on` calls of other pools.
     #[cfg(feature = "tasks")]
     pub(super) absent: super::away::Absent,
     /// The number of sessions that are running.
     pub(crate) sessions: AtomicUsize,
     /// Whether the pool has a gang. The `Release` store at the end of a gang synchronizes with the
-    /// `AcqRel` swap that forms the next one, so that the first gang's end happens before the next
-    /// one begins.
+    /// `AcqRel` swap that forms the next gang. Therefore the end of the first gang happens before
+    /// the next gang begins.
     pub(crate) has_gang: AtomicBool,
-    /// The number of threads that can run at the same time.
+    /// The number of threads that can run at the same time on the CPUs that the pool may use.
     pub(crate) pus: usize,
-    /// Whether the program chose the number of workers. Relaxed is enough, because it is only
+    /// Whether the program chose the number of workers. Relaxed is enough, because the flag is only
     /// reported.
     is_sized: AtomicBool,
 }
 
-// A panic of the program's code cannot leave the pool's own data inconsistent, because we either
-// catch it or have no changes under way when we call that code.
+// A panic of the program's code cannot leave the pool's own data inconsistent. We either catch the
+// panic, or have no changes under way when we call the code.
 impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
@@ -113,7 +113,7 @@ impl Shared {
         shared
     }
 
-    /// Changes the number of workers. Only one thread at a time does so.
+    /// Changes the number of workers. Only one thread at a time may call this.
     pub(crate) fn resize(&self, workers: usize) -> Result<(), BuildError> {
         let _resizing = lock(&self.resizing);
         let repinned = self.pinning.repin(workers);
@@ -207,8 +207,8 @@ impl Shared {
         let shared = Arc::clone(self);
         let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));
         if waits.is_err() {
-            // The last thread that leaves the pool ends the tasks. Work that is stranded behind a
-            // blocked thread has to wait.
+            // The last thread that leaves the pool ends the tasks. Until then, work that is
+            // stranded behind a blocked thread has to wait.
             slots.leave();
         }
     }
@@ -242,7 +242,8 @@ impl Shared {
         true
     }
 
-    /// Releases what the system and a manual clock hold for the pool, which no longer has threads.
+    /// Releases the resources that the system and a manual clock hold for the pool, which no longer
+    /// has threads.
     fn let_go(&self) {
         self.driver.end();
         self.timers.made().for_each(|timers| timers.end());
@@ -289,9 +290,9 @@ impl Work for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Usually the pool has already released these, and this call does nothing. The exception is
-        // a pool that ended on one of its own workers, if the system refused a thread to wait for
-        // it.
+        // Usually the pool has already released these resources, and this call does nothing. The
+        // exception is a pool that ended on one of its own workers, if the system refused a thread
+        // to wait for it.
         self.let_go();
     }
 }

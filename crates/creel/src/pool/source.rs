@@ -31,7 +31,7 @@ impl Shared {
         source.as_ref().is_some_and(|source| source.is_ready())
     }
 
-    /// Runs a job of the program's own queues. Returns whether there was one.
+    /// Runs a job of the program's own queues. Returns whether these queues had a job.
     pub(super) fn run_source(&self, slot: &WorkerSlot, begin: &mut dyn FnMut()) -> bool {
         let source = &self.slots.hooks.source;
         source.as_ref().is_some_and(|source| {
@@ -40,8 +40,8 @@ impl Shared {
         })
     }
 
-    /// Runs one inbox job, one job of the program's own queues, one fork, or chunks of one shared
-    /// job. Returns whether there was any of these.
+    /// Runs one inbox job, one job of the program's own queues, one fork (the second closure of a
+    /// join), or chunks of one shared job. Returns whether there was any of these.
     fn work_once(&self, slot: &WorkerSlot) -> bool {
         slot.run_inbox()
             || self.run_source(slot, &mut || ())
@@ -254,7 +254,8 @@ impl Pool {
     }
 
     /// Runs one piece of the pool's work on the calling thread, if it is a worker of this pool. The
-    /// work is the same as that of [`work_until`](Self::work_until). Returns whether there was any.
+    /// work is the same as that of [`work_until`](Self::work_until). Returns whether the pool had
+    /// such work.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(1).build()?;

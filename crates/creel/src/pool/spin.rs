@@ -1,12 +1,12 @@
 //! Decides how long a worker spins before it sleeps.
 //!
-//! With `Wait::Adaptive`, each worker has a limit for its spins. The limit starts at about what a
-//! sleep and a wake cost. A spin that found no work halves it, down to 0. A spin that found work
-//! restores it, and so does a sleep so short that a spin would have paid. A worker beyond the
-//! number of CPUs that the pool may use never spins. If a thread lost its CPU during a spin, the
-//! worker does not spin for a while, because another thread needs the CPU. If loops come at regular
-//! times, a worker sleeps but is awake before the next one (`rhythm.rs`). The spin between this
-//! alarm and the loop does not change the limit.
+//! With `Wait::Adaptive`, each worker has a limit for the duration of its spins. The limit starts
+//! at about what a sleep and a wake cost. A spin that found no work halves the limit, down to 0. A
+//! spin that found work restores the limit, and so does a sleep so short that a spin would have
+//! paid. A worker beyond the number of CPUs that the pool may use never spins. If a thread lost its
+//! CPU during a spin, the worker does not spin for a while, because another thread needs the CPU.
+//! If loops come at regular times, a worker sleeps but is awake before the next one (`rhythm.rs`).
+//! The spin between this alarm and the loop does not change the limit.
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
@@ -19,9 +19,10 @@ const SPIN_MAX_NS: u64 = 50_000;
 /// Several loops often come in a row. Without this spin, the worker would sleep after each of them,
 /// and callers would wake it for only a few of them.
 const AFTER_LOOP_NS: u64 = 4_000;
-/// A shorter spin is not worth two readings of the clock.
+/// A spin that is shorter than this time, in ns, is not worth two readings of the clock.
 const SPIN_WORTH_NS: u64 = 1_000;
-/// If two readings of the clock are this far apart, the thread was preempted between them.
+/// If two readings of the clock during a spin are this far apart, in ns, the thread was preempted
+/// between them.
 const PREEMPTED_NS: u64 = 400_000;
 /// The time for which a worker does not spin after it was preempted.
 const QUIET_NS: u64 = 100_000_000;
@@ -32,7 +33,8 @@ const SESSION_NS: u64 = 500_000;
 pub(crate) struct Spin {
     limit_ns: u64,
     quiet_until_ns: u64,
-    /// Whether a loop has ended a sleep since the last spin that found nothing.
+    /// Whether the call of a loop has ended a sleep of the worker since the worker's last spin that
+    /// found nothing.
     woken_for_loop: bool,
     rhythm: Rhythm,
 }
@@ -115,7 +117,7 @@ impl Spin {
         }
     }
 
-    /// Returns whether the thread lost its CPU in a recent spin.
+    /// Returns whether the worker's thread lost its CPU in a recent spin.
     fn is_quiet(&mut self) -> bool {
         let quiet = self.quiet_until_ns > 0 && now_ns() < self.quiet_until_ns;
         self.quiet_until_ns *= u64::from(quiet);
@@ -149,7 +151,7 @@ fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u
     let (mailbox, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
     loop {
         // Reading the clock costs about 20 ns, and so does a pause. Therefore, we check for work
-        // several times in between.
+        // several times between two readings.
         for look in 0..LOOKS {
             if share.is_unseen(mailbox.call()) || slot.parker.notified() {
                 return (Spun::Paid, last - begin);

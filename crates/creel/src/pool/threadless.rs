@@ -16,12 +16,13 @@ use std::{cell::Cell, thread, time::Duration};
 /// The number of tasks between two checks of timers and bound tasks.
 const TURN: u32 = 64;
 
-/// The number of tasks that have run since the last turn.
+/// The number of tasks that have run since timers and bound tasks were last checked.
 #[derive(Default)]
 pub(super) struct Steps(Cell<u32>);
 
 impl Steps {
-    /// Counts a task, and returns whether it is time for a turn. Call it once after each task.
+    /// Counts a task, and returns whether it is time to check timers and bound tasks. Call it once
+    /// after each task.
     #[inline]
     pub(super) fn enough(&self) -> bool {
         if HAS_THREADS {

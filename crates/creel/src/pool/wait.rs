@@ -1,4 +1,5 @@
-//! Implements the setting `Wait`, which is how a worker waits when a turn found nothing.
+//! Implements the setting `Wait`, which is how a worker waits when a turn of its loop found no
+//! work.
 //!
 //! The layers are, from the bottom up:
 //!
@@ -34,7 +35,7 @@ pub(crate) struct Pace<'a> {
     /// Whether the last reaction left sockets that may be ready, so that we must ask the poller
     /// again.
     leaves_ready: bool,
-    /// Whether there has been work since the last reaction.
+    /// Whether the worker has had work since its last reaction to timers and sockets.
     busy: bool,
     spin: Spin,
 }
@@ -82,13 +83,13 @@ impl<'a> Pace<'a> {
         self.leaves_ready = more;
     }
 
-    /// Returns whether the poller is asked because of sockets that were left, and clears this mark.
-    /// Call it when you ask the poller.
+    /// Returns whether the last reaction left sockets that may be ready, and clears this mark. Call
+    /// it when you ask the poller.
     pub(crate) fn asks_again(&mut self) -> bool {
         std::mem::take(&mut self.leaves_ready)
     }
 
-    /// Records that a turn found something to do.
+    /// Records that a turn of the worker's loop found something to do.
     pub(crate) fn worked(&mut self) {
         self.busy = true;
     }
@@ -143,13 +144,13 @@ impl<'a> Pace<'a> {
             .spin
             .alarm()
             .map(|alarm| Duration::from_nanos(alarm.saturating_sub(now_ns())));
-        // We ignore an alarm that has passed, because it has already ended the last sleep.
+        // We ignore an alarm whose time has passed, because it has already ended the last sleep.
         let alarm = alarm.filter(|left| !left.is_zero());
         let timeout = [timeout, watchdog, alarm].into_iter().flatten().min();
         let driver = &self.shared.driver;
         if !driver.is_empty() {
-            // The driver returns `None` if another worker is in the poller. This worker has not
-            // slept then.
+            // The driver returns `None` if another worker is in the poller. In that case, this
+            // worker has not slept yet.
             let mut found = Some(Found::default());
             let parker = &self.slot.parker;
             let is_notified = || parker.notified();
@@ -169,7 +170,7 @@ impl<'a> Pace<'a> {
         (!clock.is_manual()).then_some(Duration::from_nanos(left))
     }
 
-    /// Returns the first point of the grid that is not before `nanos`.
+    /// Returns the first point of the throttle's time grid that is not before `nanos`.
     fn quantum_at(&self, nanos: u64) -> u64 {
         match self.quantum {
             0 => nanos,

@@ -34,12 +34,12 @@ pub(super) struct Watchdog {
 
 #[derive(Default)]
 struct Snapshot {
-    /// The time of the check. It is `None` if this worker was not the watchdog.
+    /// The time at which this snapshot was taken. It is `None` if this worker was not the watchdog.
     at: Option<Instant>,
     tasks: Progress,
     /// For each worker, the number of times that it has checked its timers.
     reactions: Vec<u64>,
-    /// The number of times that the poller was asked.
+    /// The number of times that any worker has polled the sockets.
     asked: u64,
     notified: Option<Notification>,
 }
@@ -94,8 +94,8 @@ impl Watchdog {
         }
         let (last, now) = (&self.last, &mut self.next);
         now.take(shared);
-        // We ignore how often the watchdog itself has checked its timers. If this counted as
-        // progress, the pool would never look quiet, and the watchdog would never resign.
+        // We ignore how often the watchdog itself has checked its timers. If these checks counted
+        // as progress, the pool would never look quiet, and the watchdog would never stop.
         if let Some(own) = now.reactions.get_mut(slot.index) {
             *own = 0;
         }
@@ -130,7 +130,8 @@ impl Snapshot {
         now
     }
 
-    /// Compares this check with `last`, and takes over the work that has made no progress.
+    /// Compares this check with the check `last`, and takes over the work that has made no progress
+    /// in between.
     ///
     /// Any of this work may have progressed by the time we act. That is harmless, for these
     /// reasons: We give up on a notification only if it is still the same one and its worker has
@@ -143,8 +144,8 @@ impl Snapshot {
             shared.slots.give_up(notified);
         }
         let driver = &shared.driver;
-        // A worker that sleeps in the poller does not finish polls, but it takes care of the
-        // sockets.
+        // A worker that sleeps in the poller does not increase the number of polls, but it serves
+        // the sockets.
         let sockets = !driver.is_empty() && self.asked == last.asked && driver.is_unattended();
         let same = |index: &usize| self.reactions.get(*index) == last.reactions.get(*index);
         let late = (0..self.reactions.len())

@@ -26,7 +26,8 @@ pub struct Child {
     pub stdout: Option<ChildStdout>,
     /// The pipe from the standard error of the child.
     pub stderr: Option<ChildStderr>,
-    /// The child. It is `None` only while this value is being dropped.
+    /// The standard library's handle of the child. It is `None` only while this value is being
+    /// dropped.
     child: Option<process::Child>,
     status: Option<ExitStatus>,
     /// The descriptor that becomes readable when the child ends. It is `None` if the system has
@@ -216,7 +217,8 @@ fn exit_descriptor(_: &process::Child) -> Option<OwnedFd> {
 
 /// Waits for a child on a system without process descriptors.
 async fn wait_by_signal(child: &mut process::Child) -> io::Result<ExitStatus> {
-    // We register before we ask, because the child may end between the two.
+    // We register for the signal before we ask the system, because the child may end between these
+    // two steps.
     let mut ended = signal(SIGCHLD)?;
     loop {
         if let Some(status) = child.try_wait()? {

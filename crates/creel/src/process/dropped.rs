@@ -15,8 +15,8 @@ static CONTINUING: Mutex<Vec<Child>> = Mutex::new(Vec::new());
 /// Waits for the children that have ended. Never blocks.
 pub(super) fn reap() {
     let mut continuing = CONTINUING.lock().unwrap_or_else(PoisonError::into_inner);
-    // We also forget a child if there is an error, because the child no longer exists then. Other
-    // code has waited for it.
+    // We also forget a child if waiting for it returns an error, because then other code has waited
+    // for it, and it no longer exists.
     continuing.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
 }
 
@@ -32,8 +32,8 @@ pub(super) fn kill(mut child: Child) {
     // We ignore the error, because it means that the child has ended already.
     let _ = child.kill();
     if let Ok(None) = child.try_wait() {
-        // Without a thread, a zombie remains. A panic here could abort the process, because this
-        // code runs in a destructor.
+        // If no thread for blocking calls can be started, a zombie remains. We do not panic,
+        // because this code runs in a destructor, where a panic could abort the process.
         let _ = blocking::detached(move || drop(child.wait()));
     }
 }

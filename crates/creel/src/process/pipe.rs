@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::process::{self, Stdio};
 use std::task::{Context, Poll};
 
-/// The smallest room for a read of [`read_to_end`](ChildStdout::read_to_end).
+/// The minimum size of the buffer for one read of [`read_to_end`](ChildStdout::read_to_end), in
+/// bytes.
 const READ_MIN: usize = 8 << 10;
 
 /// Sets whether operations on a descriptor block. This applies to all copies of the descriptor, but
@@ -276,7 +277,7 @@ impl ::futures_io::AsyncWrite for ChildStdin {
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing, because only dropping the pipe closes it.
+    /// Does nothing, because a pipe is closed only when it is dropped.
     fn poll_close(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -296,7 +297,7 @@ impl ::tokio::io::AsyncWrite for ChildStdin {
         Poll::Ready(Ok(()))
     }
 
-    /// Does nothing, because only dropping the pipe closes it.
+    /// Does nothing, because a pipe is closed only when it is dropped.
     fn poll_shutdown(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

@@ -1,9 +1,9 @@
 //! The clock under shuttle. The schedule decides how much time passes between two reads of the
 //! clock.
 //!
-//! Decisions that depend on time are therefore tested both ways, and a replay takes the same ones.
-//! A wait with a time-out either elapses at once, after other threads had their turn, or never. The
-//! latter shows that no time-out hides a lost wake-up.
+//! Both outcomes of a decision that depends on time are therefore tested, and a replay decides in
+//! the same way. In some runs, each time-out elapses as soon as other threads had their turn. In
+//! the other runs, no time-out elapses, so that no time-out can hide a lost wake-up.
 
 use shuttle::rand::{RngCore, thread_rng};
 use std::{cell::Cell, time::Duration};

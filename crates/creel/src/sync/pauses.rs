@@ -6,11 +6,11 @@
 //! the thread may pause.
 //!
 //! Many faults need several threads to pause at certain places at the same time. If the pauses were
-//! spread evenly over all places, they would never meet there. Therefore the pauses come in
-//! *epochs* of [`EPOCH`]. In each epoch, the seed chooses which places are slow. One place in
-//! [`SLOW`] is slow in most of the source code. In one file it is every second place, because most
-//! protocols between threads are in one file. `CREEL_PAUSES_AT` names that file, and the default is
-//! [`FILE`].
+//! spread evenly over all places, several threads would almost never pause at these places at once.
+//! Therefore the pauses come in *epochs* of [`EPOCH`]. In each epoch, the seed chooses which places
+//! are slow. One place in [`SLOW`] is slow in most of the source code. In one file it is every
+//! second place, because most protocols between threads are in one file. `CREEL_PAUSES_AT` names
+//! that file, and the default is [`FILE`].
 //!
 //! Only the first thread that passes a slow place in an epoch pauses there. The others continue,
 //! because most faults occur when one thread acts on data that others have changed in the time
@@ -33,7 +33,7 @@ use std::{
 
 /// The time for which the same places are slow.
 const EPOCH: Duration = Duration::from_millis(30);
-/// In most files, one place in this many is slow.
+/// In most source files, one place in this many is slow.
 const SLOW: u64 = 32;
 /// In the file that has most of the pauses, one place in this many is slow.
 const SLOW_IN_FILE: u64 = 2;
@@ -43,11 +43,12 @@ const FILE: &str = "task/lifo.rs";
 const DOUBLED: u64 = 3;
 /// The shortest pause. It is longer than the time between two checks of the watchdog.
 const SHORTEST: Duration = Duration::from_millis(2);
-/// At other places, a thread yields its CPU about once in this many steps.
+/// At places that are not slow, a thread yields its CPU about once in this many steps.
 const YIELD_EVERY: u64 = 256;
 /// The number of steps of a thread between two reads of the clock.
 const STEPS_A_LOOK: u64 = 32;
-/// The number of cells in which pauses are recorded, by a hash of the place.
+/// The number of cells in which we record the epoch of the last pause at a place. A hash of the
+/// place selects the cell.
 const CELLS: usize = 1024;
 
 struct Settings {

@@ -1,4 +1,5 @@
-//! A set of tasks as a stream of their outputs, the trait of the crate `futures-core`.
+//! Implements the trait `Stream` of the crate `futures-core` for sets of tasks. The items of the
+//! stream are the outputs of the tasks.
 
 use super::{JoinError, JoinSet};
 use futures_core::Stream;

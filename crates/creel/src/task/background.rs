@@ -5,9 +5,9 @@
 //! class therefore costs ordinary tasks almost nothing, and it needs no queue of its own. A
 //! background task waits for a bounded number of polls, however much other work there is.
 //!
-//! A task cannot see whether a waiting task is a background task, so we count. We look at the local
-//! scheduler that runs the task. If as many background tasks in a row have given way there as tasks
-//! are waiting, all waiting tasks are background tasks, and the next one runs.
+//! A background task cannot see whether the tasks that wait in its local scheduler are background
+//! tasks as well, so we count. If as many background tasks in a row have given way as tasks are
+//! waiting, all waiting tasks are background tasks, and the next one runs.
 
 use super::local;
 use crate::sync::{local, thread_local};
@@ -19,10 +19,10 @@ use std::task::{Context, Poll};
 /// The maximum number of times that a task gives way before it runs once.
 const TURNS_MAX: u32 = 256;
 
-/// The background tasks that a thread has polled directly one after the other.
+/// The number of background tasks that a thread has polled one directly after the other.
 #[derive(Clone, Copy)]
 struct Row {
-    /// The thread's count of polls at the last of these tasks.
+    /// The thread's count of polls when it polled the last of these background tasks.
     polls: u64,
     len: usize,
 }
@@ -76,7 +76,7 @@ pub fn background<F: Future>(future: F) -> Background<F> {
 #[derive(Debug)]
 #[must_use = "futures do nothing unless awaited or spawned"]
 pub struct Background<F> {
-    /// The number of times that it has given way since it last ran.
+    /// The number of times that this future has given way since it last ran.
     turns: u32,
     future: F,
 }

@@ -45,7 +45,7 @@ impl<'a> BlockOnDriver<'a> {
         self.first.set(true);
     }
 
-    /// Leases a worker in the middle of the first poll, unless that was tried before.
+    /// Leases a worker in the middle of the first poll, unless the driver has tried that before.
     pub(super) fn sit_down_in_first_poll(&self) {
         if self.first.get() {
             self.attach();

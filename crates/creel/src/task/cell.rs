@@ -33,12 +33,12 @@ pub(super) trait Schedule: Send + Sync {
     fn schedule(self: Arc<Self>, task: Task);
 }
 
-/// The beginning of every cell.
+/// The beginning of every cell, which is the same for all types of futures.
 #[repr(C)]
 pub(super) struct Header {
     block: Block,
     vtable: &'static VTable,
-    /// The handle's waker, if `JOINER` is set in the state word.
+    /// The waker of the handle (the joiner), if `JOINER` is set in the state word.
     joiner: UnsafeCell<MaybeUninit<StoredWaker>>,
 }
 
@@ -48,7 +48,8 @@ struct Cell<F: Future, O> {
     stage: UnsafeCell<Stage<F, O>>,
 }
 
-/// The future until it is complete, and then the output in the form in which it is kept.
+/// The task's *stage*: the future until it is complete, and then the output in the form in which it
+/// is kept.
 union Stage<F: Future, O> {
     future: ManuallyDrop<F>,
     output: ManuallyDrop<O>,
@@ -161,7 +162,7 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
     unsafe fn poll(task: Task, context: &mut Context<'_>) -> bool {
         let poll = |stage: &mut Stage<F, O>| {
             let result = catch_unwind(AssertUnwindSafe(|| {
-                // SAFETY: the future is there.
+                // SAFETY: the caller guarantees that the cell still contains the future.
                 let future: &mut F = unsafe { &mut stage.future };
                 // SAFETY: the cell does not move, and the future is dropped in place.
                 unsafe { Pin::new_unchecked(future) }.poll(context)
@@ -171,11 +172,11 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
                 Ok(Poll::Ready(output)) => Ok(output),
                 Err(payload) => Err(JoinError::panicked(payload)),
             };
-            // SAFETY: the future is there.
+            // SAFETY: the caller guarantees that the cell still contains the future.
             unsafe { Self::finish(stage, output) };
             true
         };
-        // SAFETY: the caller has claimed the task.
+        // SAFETY: the caller has claimed the task, so only this thread accesses its future.
         unsafe { Self::with_stage(task, poll) }
     }
 
@@ -211,10 +212,10 @@ impl<F: Future, O: Keep<Outcome<F>>> Cell<F, O> {
     /// The same conditions as for `poll` apply.
     unsafe fn cancel(task: Task) {
         let drop_it = |stage: &mut Stage<F, O>| {
-            // SAFETY: the future is there.
+            // SAFETY: the caller guarantees that the cell still contains the future.
             unsafe { Self::finish(stage, Err(JoinError::Cancelled)) };
         };
-        // SAFETY: the caller has claimed the task.
+        // SAFETY: the caller has claimed the task, so only this thread accesses its future.
         unsafe { Self::with_stage(task, drop_it) };
     }
 
@@ -342,14 +343,14 @@ impl Task {
     /// alive.
     #[inline]
     pub(super) fn is_of<S>(&self, scheduler: *const S) -> bool {
-        // SAFETY: the block is live.
+        // SAFETY: the caller keeps the task alive, so its block is in use.
         ptr::addr_eq(unsafe { Heap::scheduler_at(self.0.cast()) }, scheduler)
     }
 
     /// Returns the heap of this task. The caller must keep the task alive.
     #[inline]
     pub(super) fn heap(&self) -> &Heap {
-        // SAFETY: the block is live.
+        // SAFETY: the caller keeps the task alive, so its block is in use.
         let heap = unsafe { Heap::of(self.0.cast()) };
         // SAFETY: a heap lives as long as one of its blocks is in use.
         unsafe { &*heap.as_ptr() }
@@ -374,8 +375,8 @@ impl Task {
     ///
     /// # Safety
     ///
-    /// The state word must have returned this action to the caller, and the caller must call this
-    /// only once.
+    /// A step of the state word must have returned to the caller the action to free the cell. The
+    /// caller must call this only once.
     unsafe fn free(self) {
         // SAFETY: no thread uses the cell any more, and `local::heap` belongs to the calling
         // thread.
@@ -405,18 +406,18 @@ impl Task {
             // We save the outer value, because a poll may run another task inside it, for example
             // in a `block_on` of another pool.
             let outer = local(&SPARE, |place| place.replace(lent));
-            // SAFETY: the caller has claimed the task.
+            // SAFETY: the caller has claimed the task, so only this thread accesses its future.
             let ready = budget::fresh(|| unsafe { (self.vtable().poll)(self, &mut context) });
             if let Some(outer) = outer {
-                // The spare reference was offered to the wakers of this poll. If it is not there
-                // any more, a waker has taken it.
+                // The spare reference was offered to the wakers of this poll. If `SPARE` no longer
+                // holds it, a waker has taken it.
                 spare = local(&SPARE, |place| place.replace(outer)).is_some_and(|it| !it.is_null());
             }
             if ready {
                 // We count before we complete the task, so that a caller that joins it sees the
                 // count.
                 counters.finished.add(1);
-                // SAFETY: the output is in the cell.
+                // SAFETY: the output, or the error of a cancelled task, is in the cell.
                 unsafe { self.complete(spare) };
                 return Ran::Complete;
             }
@@ -429,7 +430,7 @@ impl Task {
         // SAFETY: the caller has claimed the task, and its future is there.
         unsafe { (self.vtable().cancel)(self) };
         counters.cancelled.add(1);
-        // SAFETY: the output is in the cell.
+        // SAFETY: the output, or the error of a cancelled task, is in the cell.
         unsafe { self.complete(spare) };
         Ran::Complete
     }
@@ -446,7 +447,7 @@ impl Task {
         loop {
             match self.state().complete(has_output, spare) {
                 Completed::Rest => return,
-                // SAFETY: the state word returned this action.
+                // SAFETY: the step of the state word has returned this action.
                 Completed::Free => return unsafe { self.free() },
                 Completed::DropOutput => {
                     // SAFETY: the handle is gone, so the output still belongs to the worker.
@@ -458,7 +459,7 @@ impl Task {
                     let waker = unsafe { self.take_joiner() };
                     waker.wake_quietly();
                     let then = self.state().release_run();
-                    // SAFETY: the step returned this action.
+                    // SAFETY: the step of the state word has returned this action.
                     unsafe { self.follow(then) };
                     return;
                 }
@@ -473,7 +474,7 @@ impl Task {
     /// The waker must be there and belong to the caller.
     pub(super) unsafe fn take_joiner(self) -> StoredWaker {
         self.joiner().with_mut(|place| {
-            // SAFETY: only the caller may access the place.
+            // SAFETY: the place of the waker belongs to the caller alone.
             let place = unsafe { &mut *place };
             // SAFETY: the waker is there, and is not read again.
             unsafe { place.assume_init_read() }
@@ -487,7 +488,7 @@ impl Task {
     /// The place must be empty and belong to the caller.
     pub(super) unsafe fn put_joiner(self, waker: StoredWaker) {
         self.joiner().with_mut(|place| {
-            // SAFETY: only the caller may access the place.
+            // SAFETY: the place of the waker belongs to the caller alone.
             let place = unsafe { &mut *place };
             place.write(waker);
         });
@@ -504,7 +505,7 @@ impl Task {
         // SAFETY: validity: the output is there and of type `T`, and `output` is a place for it.
         // Aliasing: it belongs to the caller, which takes it once.
         unsafe { (self.vtable().take)(self, output.as_mut_ptr().cast()) };
-        // SAFETY: it has just been written.
+        // SAFETY: the output has just been written to this place.
         unsafe { output.assume_init() }
     }
 
@@ -542,7 +543,7 @@ fn task_of(data: *const ()) -> Task {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    // Under loom we cannot use this thread-local, because loom's threads share it.
+    // Under loom we cannot use the thread-local `SPARE`, because loom's threads share it.
     let spare =
         !cfg!(creel_loom) && local(&SPARE, |place| ptr::addr_eq(place.get(), data)) == Some(true);
     if spare {
@@ -573,7 +574,7 @@ unsafe fn wake(data: *const ()) {
         }
         match task.state().wake_and_drop(true) {
             Then::Enqueue => scheduler.push_back(task),
-            // SAFETY: the step returned this action.
+            // SAFETY: the step of the state word has returned this action.
             then => unsafe { task.follow(then) },
         }
     } else {
@@ -594,7 +595,7 @@ unsafe fn wake_by_ref(data: *const ()) {
         }
     } else {
         let then = task.state().wake(false);
-        // SAFETY: the step returned this action.
+        // SAFETY: the step of the state word has returned this action.
         unsafe { task.follow(then) };
     }
 }
@@ -602,6 +603,6 @@ unsafe fn wake_by_ref(data: *const ()) {
 unsafe fn drop_waker(data: *const ()) {
     let task = task_of(data);
     let then = task.state().drop_reference();
-    // SAFETY: the step returned this action.
+    // SAFETY: the step of the state word has returned this action.
     unsafe { task.follow(then) };
 }

@@ -1,7 +1,7 @@
 //! The pool whose code the calling thread runs. Tasks spawned from that code inherit the pool.
 //!
 //! A thread runs the code of a pool if it is one of the pool's workers, or if it is in a `block_on`
-//! of the pool. A worker of one pool can be in a `block_on` of another one, and such calls can be
+//! of the pool. A worker of one pool can be in a `block_on` of another pool, and such calls can be
 //! nested. The innermost `block_on` then decides.
 
 use super::block_on_driver::BlockOnDriver;
@@ -65,9 +65,9 @@ fn frames<'a>() -> impl Iterator<Item = &'a Frame> {
     successors(frame(first), move |inner| frame(inner.outer))
 }
 
-/// Returns the tasks of the pool whose `block_on` the calling thread is in. If several are nested,
-/// it is the innermost one. Spawned tasks inherit that pool. The caller must not keep the reference
-/// longer than the thread is in that `block_on`.
+/// Returns the tasks of the pool whose `block_on` the calling thread is in. If several calls of
+/// `block_on` are nested, the innermost one decides. Spawned tasks inherit that pool. The caller
+/// must not keep the reference longer than the thread is in that `block_on`.
 #[inline]
 pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     let frame = frames().next()?;
@@ -75,8 +75,8 @@ pub(super) fn innermost<'a>() -> Option<&'a Tasks> {
     Some(unsafe { &*frame.tasks })
 }
 
-/// Returns the workers of the pool whose `block_on` the calling thread is in, or of the innermost
-/// if several are nested.
+/// Returns the workers of the pool whose `block_on` the calling thread is in. If several calls of
+/// `block_on` are nested, the innermost one decides.
 pub(super) fn innermost_slots() -> Option<Arc<WorkerSlots>> {
     innermost().map(|tasks| Arc::clone(&tasks.slots))
 }
@@ -104,7 +104,8 @@ pub(super) fn attach(tasks: &Tasks) -> Option<LocalContext<'_>> {
 }
 
 impl Frame {
-    /// Creates a frame. The caller must keep both arguments alive while the frame is entered.
+    /// Creates a frame, which represents one `block_on` of this thread. The caller must keep both
+    /// arguments alive while the frame is entered.
     pub(crate) fn new(tasks: &Tasks, block_on_driver: &BlockOnDriver<'_>) -> Self {
         Self {
             tasks,
@@ -114,7 +115,7 @@ impl Frame {
     }
 }
 
-/// A guard that keeps a frame the innermost until it is dropped.
+/// A guard. Until it is dropped, its frame is the innermost frame of this thread.
 pub(crate) struct ContextGuard<'a>(&'a Frame);
 
 impl<'a> ContextGuard<'a> {

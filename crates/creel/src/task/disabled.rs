@@ -40,7 +40,7 @@ impl TaskPart for Tasks {
         Entered
     }
 
-    /// Returns `None`, because no thread can be in a `block_on` here.
+    /// Returns `None`, because without tasks no thread can be in a `block_on`.
     fn innermost_slots() -> Option<Arc<WorkerSlots>> {
         None
     }
@@ -61,7 +61,7 @@ impl TaskPart for Tasks {
         TaskStats::default()
     }
 
-    /// Ends the search of a notified worker, because there is no task to find here.
+    /// Ends the search of a notified worker, because without tasks there is none to find.
     fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
         self.slots.end_search_of(&mut search);
         if rescues {

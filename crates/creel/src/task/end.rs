@@ -19,7 +19,8 @@ use super::tasks::Tasks;
 use crate::sync::{lock, thread};
 use crate::worker::idle::Notification;
 
-/// The maximum number of stranded tasks to run before the caller checks whether a worker is back.
+/// The maximum number of stranded tasks that a call runs. Then its caller checks whether a worker
+/// is back.
 const STEPS: usize = 256;
 
 /// The state of all workers when the owner of this value last checked them.
@@ -112,7 +113,7 @@ impl Tasks {
                 unsafe { task.run(claim, &self.dropped) };
             }
             for scheduler in self.all_schedulers() {
-                // SAFETY: no thread serves the pool any more.
+                // SAFETY: no thread serves the pool any more, so none holds a local scheduler.
                 while let Some((task, claim)) = unsafe { scheduler.pop_left() } {
                     // SAFETY: we have just claimed the task.
                     unsafe { task.run(claim.or_cancel(true), &self.dropped) };

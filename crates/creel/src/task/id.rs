@@ -7,8 +7,8 @@ use super::cell::{Task, woken_by};
 use std::future::{Future, poll_fn};
 use std::task::{Poll, Waker};
 
-/// The identity of a task. [`id`] returns that of the task that awaits it. No other task has the
-/// same id while the task, its handle or one of its wakers is alive.
+/// The identity of a task. To get the identity of a task, await [`id`] in the task. No other task
+/// has the same id while the task, its handle or one of its wakers is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskId(usize);
 

@@ -1,5 +1,5 @@
-//! A queue that any thread may push to. It is used for tasks that are woken or spawned from
-//! outside, and for bound tasks.
+//! A queue that any thread may push to. It holds tasks that are woken or spawned from outside the
+//! pool, or tasks that are bound to one worker.
 //!
 //! The list is intrusive, so that a push allocates nothing. It uses a lock, since a push from
 //! outside pays for waking a thread anyway. The length is read without the lock. A push stores it

@@ -175,10 +175,10 @@ impl std::error::Error for JoinError {
 /// # Ok::<(), creel::BuildError>(())
 /// ```
 pub struct JoinHandle<T> {
-    /// The task. It is `None` if the output has been returned, the task has been detached, or there
-    /// never was a task.
+    /// The task. It is `None` if the handle has returned the output, the task has been detached, or
+    /// the task was never spawned.
     task: Option<Task>,
-    /// The reason why there never was a task, until the handle returns it.
+    /// The reason why the task was not spawned, until the handle returns this reason.
     refused: Option<WorkerError>,
     /// Whether the handle has put a waker into the cell and not taken it back.
     joining: bool,

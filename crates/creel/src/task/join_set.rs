@@ -109,8 +109,8 @@ impl<T> JoinSet<T> {
             number,
             ended: Arc::clone(&self.ended),
         }));
-        // This puts the member's number into the list, so that the next poll registers the member's
-        // waker with its handle.
+        // This wake puts the new member's number into the list, so that the next poll registers the
+        // member's waker with its handle.
         waker.wake_by_ref();
         let member = Some(Member { handle, waker });
         match self.members.get_mut(number) {
@@ -252,8 +252,8 @@ impl<T> JoinSet<T> {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn detach_all(&mut self) {
-        // The detached tasks keep the old list. Their numbers go there, and the list is freed with
-        // them.
+        // The wakers of the detached tasks keep the old list. They record their numbers there, and
+        // the list is freed with them.
         let ended = std::mem::take(&mut self.ended);
         self.free.clear();
         self.members.clear();

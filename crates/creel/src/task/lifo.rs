@@ -3,9 +3,9 @@
 //!
 //! Only the holder puts a task in, and it takes it out with plain loads and stores. A task that is
 //! handed over on one worker is therefore claimed by the wake-up itself. A thief comes only if the
-//! holder has been stuck in one poll for a millisecond. It sets `thief`, and pays for the barriers
-//! of both sides (`sync/barrier.rs`). It leaves again if the holder is just taking the task, or if
-//! the system has no such barrier.
+//! holder has been stuck in one poll for a millisecond. The thief sets `thief`, and pays for the
+//! barriers of both sides (`sync/barrier.rs`). It leaves again if the holder is just taking the
+//! task, or if the system has no such barrier.
 //!
 //! Any number of threads may try to steal at any time. The reason is that the watchdog's finding
 //! that a holder is stuck may be out of date, and that its next check may send another thread. The
@@ -34,7 +34,7 @@ pub(super) struct Lifo {
     ///   thief that reads it. The thief's exchange then finds the null that the holder has left in
     ///   `task`, or a newer task. Otherwise, the holder and the thief could take the same task.
     taking: AtomicBool,
-    /// Whether there is a thief.
+    /// Whether a thief is trying to steal the task.
     ///
     /// - A thief sets it with an `Acquire` swap, which synchronizes with the `Release` store of the
     ///   previous thief. Therefore everything that the previous thief did happens before. The

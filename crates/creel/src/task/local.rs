@@ -30,7 +30,8 @@ use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// One worker's share of the scheduler.
+/// A local scheduler: the queues, the heap and the counters with which one thread at a time runs
+/// tasks.
 pub(crate) struct LocalScheduler {
     pub(super) hints: RunQueue,
     pub(super) lifo: CachePadded<Lifo>,
@@ -38,9 +39,9 @@ pub(crate) struct LocalScheduler {
     /// the pool ends.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
-    /// An estimate of the duration of a poll here, in ns. It is only a hint.
+    /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
     pub(super) poll_ns: AtomicU32,
-    /// The poll count at which the watchdog found the holder stuck. It is only a hint.
+    /// The number of polls so far when the watchdog found the holder stuck. It is only a hint.
     stuck_at: AtomicU64,
     /// Whether a thread holds this local scheduler. The watchdog reads it for the local schedulers
     /// of `block_on` callers. The holder stores it. It is only a hint.
@@ -69,13 +70,14 @@ pub(super) struct Own {
     pub(super) polls_planned: u32,
     /// The number of polls until a task from the injection queue has priority.
     pub(super) outside_in: u32,
-    /// The pool's only search, if this thread owns it because it was notified.
+    /// The search for work that this thread owns, if it was notified. A pool has at most one
+    /// search.
     pub(super) search: Option<Search>,
     pub(super) looked: Instant,
     pub(super) last_ns: u64,
 }
 
-/// The counts of what was done. Only one thread writes them at a time.
+/// The counters of spawned, polled, stolen and ended tasks. Only one thread writes them at a time.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) spawned: Counter,
@@ -87,8 +89,8 @@ pub(super) struct Counters {
 
 // SAFETY: nothing in a local scheduler depends on the identity of a thread. Only the holder
 // accesses `own` and the owner's part of the heap. The local scheduler of a worker passes from one
-// thread to the next by the worker's `thread` lock. That of a `block_on` caller passes by the lock
-// of the list of free ones.
+// thread to the next by the worker's `thread` lock. The local scheduler of a `block_on` caller
+// passes by the lock of the list of free local schedulers.
 unsafe impl Send for LocalScheduler {}
 // SAFETY: everything that other threads than the holder access is atomic or locked. The comment
 // above covers the rest.
@@ -102,7 +104,7 @@ struct Current {
 }
 
 thread_local! {
-    /// The local scheduler that this thread holds.
+    /// The local scheduler that the calling thread holds.
     static CURRENT: Cell<Current> = const {
         Cell::new(Current { scheduler: ptr::null(), tasks: ptr::null() })
     };
@@ -175,7 +177,8 @@ pub(super) fn heap() -> Option<NonNull<Heap>> {
 /// alignment than the heap has.
 #[inline]
 pub(crate) fn block_for_channel<C>() -> Option<NonNull<C>> {
-    // A block is reused as plain memory, which does not work with the atomics of a model checker.
+    // A freed block is reused as plain memory for another type. This does not work with the atomics
+    // of a model checker.
     if cfg!(creel_shuttle) || size_of::<C>() > CHANNEL_MAX || align_of::<C>() > GRAIN {
         return None;
     }
@@ -257,7 +260,8 @@ impl LocalScheduler {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }
 
-    /// Claims a task that a `block_on` driver left here, when the pool ends.
+    /// Claims a task that a `block_on` driver has left in this local scheduler. Called when the
+    /// pool ends.
     ///
     /// # Safety
     ///
@@ -279,25 +283,26 @@ impl LocalScheduler {
         NonNull::new(self.heap.swap(ptr::null_mut(), Ordering::AcqRel))
     }
 
-    /// Returns whether scheduled tasks are queued here. The answer may be out of date, and stale
-    /// hints count too.
+    /// Returns whether scheduled tasks are queued in this local scheduler. The answer may be out of
+    /// date, and stale hints count too.
     pub(super) fn has_hints(&self) -> bool {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
-    /// Returns whether recent polls were short, and one or two tasks are queued here, which are one
-    /// in the LIFO slot, one hint, or both.
+    /// Returns whether recent polls were short, and only one or two tasks are queued in this local
+    /// scheduler: a task in the LIFO slot, a hint in the run queue, or both.
     pub(super) fn has_short_chain(&self) -> bool {
         let short = (1..POLL_NS_WORTH_A_STEAL).contains(&self.poll_ns());
         short && self.has_hints() && self.hints.len() <= 1
     }
 
-    /// Returns a recent estimate of the duration of a poll here, in ns.
+    /// Returns a recent estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
         self.poll_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of polls that have begun here, which measures the holder's progress.
+    /// Returns the number of polls that have begun in this local scheduler, which measures the
+    /// holder's progress.
     pub(super) fn progress(&self) -> u64 {
         let bound = self.bound_counters.polls.get();
         self.counters.polls.get() + self.others.get() + bound
@@ -335,7 +340,7 @@ impl LocalScheduler {
 }
 
 impl LocalContext<'_> {
-    /// Reverses [`LocalScheduler::attach`].
+    /// Releases the local scheduler, which reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
         self.scheduler.context.store(false, Ordering::Relaxed);
         let none = Current {

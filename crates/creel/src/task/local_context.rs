@@ -11,12 +11,12 @@ use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
 /// `LOOK_POLLS_MAX` is the maximum number of polls between two maintenances of the local scheduler
-/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. They must not follow
-/// each other too closely, because each reads the clock.
+/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. Maintenances must not
+/// follow each other too closely, because each of them reads the clock.
 const LOOK_POLLS_MAX: u32 = 64;
 const LOOK_NS: u64 = 20_000;
-/// The approximate number of polls after which a task from the injection queue has priority.
-/// Maintenance checks this.
+/// After about this number of polls, a task from the injection queue has priority. We check this at
+/// each maintenance.
 pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
 
 impl<'a> LocalContext<'a> {
@@ -58,10 +58,11 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Queues a task behind the others.
+    /// Puts a hint to the task at the end of the run queue.
     #[inline]
     pub(super) fn push_back(self, task: Task) {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         unsafe { self.scheduler.hints.push(task) };
         self.ensure_watchdog();
     }
@@ -88,8 +89,8 @@ impl<'a> LocalContext<'a> {
         unsafe { Task::new::<F, O>(heap, word, future) }
     }
 
-    /// Runs one task, which is queued here, comes from the injection queue, or is stolen. Returns
-    /// false if it finds no task.
+    /// Runs one task. The task is queued in this local scheduler, comes from the injection queue,
+    /// or is stolen. Returns false if it finds no task.
     ///
     /// If `cancel` is true, it drops the task's future instead.
     #[inline(always)]
@@ -138,7 +139,8 @@ impl<'a> LocalContext<'a> {
     pub(super) fn run_slot(self) {
         const MOST: u32 = 16;
         for _ in 0..MOST {
-            // SAFETY: this thread holds the local scheduler.
+            // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+            // slot.
             let Some(task) = (unsafe { self.scheduler.lifo.take() }) else {
                 return;
             };
@@ -162,7 +164,7 @@ impl<'a> LocalContext<'a> {
         };
         let first = if outside { from_outside() } else { None };
         let next = first.or_else(|| self.next());
-        // We end the search here, because the task below is user code.
+        // We end the search now, because the task that runs next is user code.
         self.end_search();
         let Some((task, claim)) = next else {
             return false;
@@ -171,7 +173,7 @@ impl<'a> LocalContext<'a> {
         true
     }
 
-    /// Runs a task that was just claimed here and is not bound.
+    /// Runs a task that this thread has just claimed and that is not bound to a worker.
     #[inline(always)]
     fn run(self, task: Task, claim: Claim) {
         self.own(|own| own.polls_left -= 1);
@@ -187,11 +189,13 @@ impl<'a> LocalContext<'a> {
     /// Claims the next task to run.
     #[inline(always)]
     fn next(self) -> Option<(Task, Claim)> {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             return Some((task, task.state().claimed()));
         }
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         while let Some(task) = unsafe { self.scheduler.hints.pop() } {
             if let Some(claim) = task.state().claim_hinted() {
                 return Some((task, claim));
@@ -213,12 +217,13 @@ impl<'a> LocalContext<'a> {
         let idle = &self.tasks.slots.idle;
         let called = self.own(|own| own.search.take());
         let search = called.or_else(|| idle.begin_search());
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         let stolen = unsafe { steal::search(self.tasks, self.scheduler) };
         if stolen.is_some() {
             self.scheduler.counters.steals.add(1);
-            // The hints that were copied here wait behind the stolen task, whose poll may be long.
-            // The watchdog must be able to find them.
+            // The hints that were copied to this run queue wait behind the stolen task, whose poll
+            // may be long. If it is, a watchdog must find them.
             self.ensure_watchdog();
         }
         if let Some(search) = search {
@@ -280,7 +285,7 @@ impl<'a> LocalContext<'a> {
         outside
     }
 
-    /// Returns the number of hints, without the task in the LIFO slot.
+    /// Returns the number of hints in the run queue, without the task in the LIFO slot.
     pub(super) fn hints(self) -> usize {
         self.scheduler.hints.len()
     }
@@ -294,7 +299,8 @@ impl<'a> LocalContext<'a> {
 
     /// Moves the task in the LIFO slot to the end of the queue.
     fn spill(self) {
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         if let Some(task) = unsafe { self.scheduler.lifo.take() } {
             task.state().unclaim();
             self.push_back(task);
@@ -310,20 +316,23 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves the first `count` hints to the end.
+    /// Moves the first `count` hints of the run queue to its end.
     pub(super) fn rotate(self, count: usize) {
         for _ in 0..count {
-            // SAFETY: this thread holds the local scheduler.
+            // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+            // slot.
             if let Some(task) = unsafe { self.scheduler.hints.pop() } {
                 self.push_back(task);
             }
         }
     }
 
-    /// Moves all tasks that are queued here to the injection queue, so that others can take them.
+    /// Moves all tasks that are queued in this local scheduler to the injection queue, so that
+    /// other threads can take them.
     pub(super) fn clear(self) {
         self.spill();
-        // SAFETY: this thread holds the local scheduler.
+        // SAFETY: this thread holds the local scheduler, so it owns the run queue and the LIFO
+        // slot.
         for task in std::iter::from_fn(|| unsafe { self.scheduler.hints.pop() }) {
             if task.state().unhint() {
                 self.tasks.outside.push(task);

@@ -34,11 +34,11 @@ impl Stub {
             let Some(task) = lock(&self.0).pop() else {
                 return;
             };
-            // A task is hinted the first time, and after a wake-up during the poll. Otherwise this
-            // queue alone holds it.
+            // A new task, or one that was woken during its poll, is scheduled by hints. Any other
+            // task is only in this queue.
             let hinted = task.state().claim_hinted();
             let claim = hinted.unwrap_or_else(|| task.state().claim_queued());
-            // SAFETY: we have just claimed the task.
+            // SAFETY: we have just claimed the task, so only this thread runs it.
             if unsafe { task.run(claim, counters) } == Ran::Again {
                 lock(&self.0).push(task);
             }
@@ -140,7 +140,7 @@ fn a_wake_during_the_poll_or_after_it_is_not_lost() {
         }
         assert_eq!(*loom::future::block_on(handle).unwrap(), 7);
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-        // SAFETY: no thread uses the heap any more.
+        // SAFETY: all threads have ended, so none uses the heap any more.
         unsafe { Heap::orphan(heap) };
     });
 }
@@ -165,7 +165,7 @@ fn the_joiner_is_woken_or_sees_the_output() {
         assert_eq!(*loom::future::block_on(handle).unwrap(), 7);
         runs.join().unwrap();
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-        // SAFETY: no thread uses the heap any more.
+        // SAFETY: all threads have ended, so none uses the heap any more.
         unsafe { Heap::orphan(heap) };
     });
 }
@@ -194,7 +194,7 @@ fn cancel_poll_and_wake_drop_the_future_once() {
         runs.join().unwrap();
         stub.run_all(&Counters::default());
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-        // SAFETY: no thread uses the heap any more.
+        // SAFETY: all threads have ended, so none uses the heap any more.
         unsafe { Heap::orphan(heap) };
     });
 }
@@ -216,7 +216,7 @@ fn a_task_whose_last_waker_goes_is_dropped() {
         forgets.join().unwrap();
         stub.run_all(&Counters::default());
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
-        // SAFETY: no thread uses the heap any more.
+        // SAFETY: all threads have ended, so none uses the heap any more.
         unsafe { Heap::orphan(heap) };
     });
 }
@@ -239,7 +239,7 @@ fn a_cancelled_handle_reports_the_cancel() {
         drop(lock(&give).take());
         let joined = loom::future::block_on(handle);
         assert!(matches!(joined, Err(JoinError::Cancelled)));
-        // SAFETY: no thread uses the heap any more.
+        // SAFETY: all threads have ended, so none uses the heap any more.
         unsafe { Heap::orphan(heap) };
     });
 }
@@ -287,7 +287,7 @@ fn owner_and_thief_claim_each_task_once() {
 }
 
 #[test]
-fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
+fn the_lifo_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     bounded(|| {
         let blocks = Arc::new(blocks(2));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
@@ -298,7 +298,7 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
         let thief = thread::spawn(move || (0..2).find_map(|_| theirs.steal()));
         let mut had = Vec::new();
         for index in [1, 2] {
-            // SAFETY: this thread is the holder.
+            // SAFETY: this thread is the holder of the LIFO slot.
             had.extend(unsafe { slot.take() });
             if index == 1 {
                 // SAFETY: this thread is the holder. The slot has just been emptied by this thread
@@ -313,9 +313,9 @@ fn the_slot_gives_each_task_to_its_holder_or_to_the_thief() {
     });
 }
 
-/// The watchdog may send a second thief while the first is still there.
+/// The watchdog may send a second thief while the first thief is still at the slot.
 #[test]
-fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
+fn the_lifo_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
     bounded(|| {
         let blocks = Arc::new(blocks(2));
         let task = |index: usize| Task::from_block(NonNull::from(&*blocks[index]));
@@ -327,7 +327,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
             thread::spawn(move || theirs.steal())
         };
         let thieves = [thief(), thief()];
-        // SAFETY: this thread is the holder.
+        // SAFETY: this thread is the holder of the LIFO slot.
         let mut had = Vec::from_iter(unsafe { slot.take() });
         // SAFETY: this thread is the holder. The slot has just been emptied by this thread or by a
         // thief, and no other thread has the task.
@@ -338,7 +338,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
                 .into_iter()
                 .flatten(),
         );
-        // SAFETY: this thread is the holder.
+        // SAFETY: this thread is the holder of the LIFO slot.
         had.extend(unsafe { slot.take() });
         assert_eq!(had.len(), 2, "each task goes to one of them");
         assert!(had.contains(&task(0)) && had.contains(&task(1)));
@@ -347,7 +347,7 @@ fn the_slot_gives_a_task_to_its_holder_or_to_one_of_several_thieves() {
 }
 
 #[test]
-fn blocks_freed_while_the_owner_leaves_free_the_heap_once() {
+fn a_heap_whose_owner_leaves_is_freed_once_with_its_last_block() {
     bounded(|| {
         let stub = Arc::new(Stub(Mutex::new(Vec::new())));
         let heap = Heap::new(stub.clone());

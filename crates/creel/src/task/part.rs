@@ -1,5 +1,5 @@
-//! The scheduler of tasks as the pool sees it. `disabled.rs` is the replacement for builds without
-//! tasks, and `worker/parts.rs` explains both.
+//! Implements the trait by which the pool uses the scheduler of tasks. `disabled.rs` is the
+//! replacement for builds without tasks, and `worker/parts.rs` explains both.
 
 use super::context;
 use super::end::Stranded;

@@ -3,9 +3,9 @@
 //! The owner pushes at the tail and pops at the head with plain stores. No other thread changes the
 //! ring. A thief only reads it, and claims the task it found through the task's state word, as the
 //! owner does. For the owner, taking a task therefore costs one atomic operation instead of two. A
-//! hint may be read twice or too late, and the claim then fails. `state.rs` explains why nothing
-//! worse can happen. For the same reason, a thief may copy hints to its own queue without removing
-//! them here.
+//! hint may be read twice or too late, and is then *stale*: the claim of the task fails. `state.rs`
+//! explains why nothing worse can happen. For the same reason, a thief may copy hints to its own
+//! queue without removing them here.
 //!
 //! The ring doubles when it is full. It keeps its old buffers, because a thief may still read one.
 //! All old buffers together are smaller than the new one.
@@ -20,7 +20,7 @@ use crossbeam_utils::CachePadded;
 const LOOKS: usize = 32;
 /// The maximum number of hints that a thief copies.
 const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
-/// The length of the first buffer.
+/// The length of the first buffer, in hints.
 const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
 
 struct Buffer {
@@ -46,13 +46,14 @@ impl Buffer {
 }
 
 pub(super) struct RunQueue {
-    /// The positions. Only the owner writes them. Its `Release` stores synchronize with a thief's
-    /// `Acquire` loads, so that the thief sees the buffer and the hints up to there.
+    /// The positions of the first hint and behind the last hint. Only the owner writes them. Its
+    /// `Release` stores synchronize with a thief's `Acquire` loads, so that the thief sees the
+    /// buffer and the hints up to there.
     ends: CachePadded<Ends>,
     /// The position after the hints that the last thief reserved. It only keeps thieves apart,
     /// because each task is claimed separately.
     stolen_to: AtomicUsize,
-    /// The newest of `buffers`.
+    /// The newest of `buffers`, which is the one in use.
     current: AtomicPtr<Buffer>,
     /// Every buffer that was created, each as a leaked box, because thieves hold pointers to them.
     /// Only the owner accesses this.
@@ -163,8 +164,8 @@ impl RunQueue {
     /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
     /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// The search begins in the middle, or behind the hints that the last thief reserved, so that
-    /// the owner and the thieves do not compete for the same hints.
+    /// The search begins in the middle of the queue, or behind the hints that the last thief
+    /// reserved. Therefore the owner and the thieves rarely compete for the same hints.
     ///
     /// # Safety
     ///
@@ -180,7 +181,7 @@ impl RunQueue {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             Task::from_ptr(hint)
         };
-        // If nothing is found from there on, we continue at the head.
+        // If the thief finds nothing from that offset on, it continues at the head.
         let from = self.reserve(head, len);
         let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
         let (offset, task, claim) = offsets.find_map(|offset| {
@@ -218,7 +219,7 @@ impl RunQueue {
 
 impl Drop for RunQueue {
     fn drop(&mut self) {
-        // SAFETY: no other thread has the queue any more.
+        // SAFETY: the queue is being dropped, so no other thread uses it any more.
         let buffers = self
             .buffers
             .with_mut(|all| std::mem::take(unsafe { &mut *all }));

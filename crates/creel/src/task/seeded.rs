@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::thread::{self, ThreadId};
 
-/// The state of the random numbers.
+/// The state of the random number generator.
 pub(crate) struct Seeded(Mutex<u64>);
 
 impl Seeded {

@@ -9,8 +9,8 @@
 //!
 //! Blocks are *type-stable*. As long as the heap lives, a block that was once a cell remains a
 //! cell's memory, and its first word remains an initialized state word. The hints of the run queues
-//! rely on this. The price is that memory is kept for later tasks and is not returned to the system
-//! before the pool is dropped, because the heap is freed as a whole.
+//! rely on this. The price is that the heap keeps the memory of ended tasks for later tasks. It
+//! returns memory to the system only as a whole, after the pool was dropped.
 //!
 //! Blocks for channels come from separate chunks, which no hint refers to and no walk visits. A
 //! channel may leave uninitialized bytes in its block. Therefore this module never creates a
@@ -29,21 +29,22 @@ use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
-/// The size and alignment of a chunk.
+/// The size and alignment of a chunk, in bytes.
 const CHUNK: usize = 64 << 10;
-/// The alignment of a block. The size of a block is a multiple of it.
+/// The alignment of a block in bytes. The size of a block is a multiple of it.
 pub(super) const GRAIN: usize = 16;
-/// Up to this size, each multiple of the grain is a size class. Above it, each power of two is.
+/// Up to this size in bytes, each multiple of [`GRAIN`] is a size class. Above it, each power of
+/// two is a size class.
 const FINE_MAX: usize = 1024;
 const FINE: usize = FINE_MAX / GRAIN;
-/// The size of the largest block.
+/// The size of the largest block, in bytes.
 pub(super) const BLOCK_MAX: usize = 32 << 10;
 const CELL_CLASSES: usize = FINE + (BLOCK_MAX / FINE_MAX).ilog2() as usize;
-/// The size of the largest block for a channel. These size classes come after those of cells, and
-/// each multiple of the grain is one.
+/// The size of the largest block for a channel, in bytes. Each multiple of [`GRAIN`] is a size
+/// class of channels. These classes come after those of task cells.
 pub(super) const CHANNEL_MAX: usize = 256;
 const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
-/// The maximum number of fresh blocks that are cut at a time.
+/// The maximum number of fresh blocks that a heap cuts from a chunk at a time.
 const CUT: usize = 32;
 /// The size of the largest allocation, in chunks.
 const REGION_MAX: usize = 16;
@@ -86,7 +87,7 @@ pub(super) struct Block {
 #[repr(C)]
 struct Chunk {
     heap: NonNull<Heap>,
-    /// A copy of the heap's `scheduler_at`.
+    /// A copy of the heap's `scheduler_at`, which is the address of the scheduler.
     scheduler_at: *const (),
     class: usize,
     /// The number of blocks that have been cut, and that therefore begin with an initialized
@@ -109,7 +110,7 @@ struct Own {
     fresh: [*mut Chunk; CLASSES],
     /// The number of blocks that were handed out and are not known to have been returned.
     out: isize,
-    /// The chunks that are allocated and not yet given to a size class.
+    /// The chunks that are allocated and that no size class uses yet.
     spare: Vec<*mut Chunk>,
 }
 
@@ -128,7 +129,7 @@ pub(super) struct Heap {
     /// Once the heap is orphaned, the number of blocks that are still in use. It is 0 before that,
     /// and it may be negative while the heap is being orphaned.
     out_as_orphan: AtomicIsize,
-    /// The chunks that have a header, for the walk.
+    /// The chunks that have a header, for a walk over all cells.
     chunks: Mutex<Vec<*mut Chunk>>,
     /// All allocations and their lengths in chunks.
     regions: Mutex<Vec<(*mut Chunk, usize)>>,
@@ -293,8 +294,8 @@ impl Heap {
         let header = unsafe { &*chunk };
         let first = header.cut.load(Ordering::Relaxed);
         let last = capacity.min(first + CUT);
-        // The list hands the last block out first. We go downwards, so that blocks are used in the
-        // order of their addresses.
+        // The free list is last-in, first-out. We add the blocks from the last to the first, so
+        // that they are used in the order of their addresses.
         for index in (first..last).rev() {
             // SAFETY: the block is inside the chunk, because `index` is below its capacity.
             let block = unsafe { chunk.byte_add(FIRST + index * size) }.cast::<Block>();
@@ -335,7 +336,7 @@ impl Heap {
         region
     }
 
-    /// Makes a chunk visible to the walk.
+    /// Makes a chunk visible to a walk over all cells.
     fn publish(&self, chunk: *mut Chunk) {
         lock(&self.chunks).push(chunk);
     }
@@ -539,7 +540,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_size_fits_its_class() {
+    fn every_size_fits_into_a_block_of_its_size_class() {
         for size in 1..=BLOCK_MAX {
             let class = class_of(size);
             assert!(size_of_class(class) >= size, "{size}");

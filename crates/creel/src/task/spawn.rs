@@ -19,7 +19,7 @@ use crate::worker::{current, error::WorkerError, slots::When};
 use std::future::Future;
 
 /// Spawns a task on the current pool. This is the pool whose task, worker or `block_on` calls the
-/// function. If several are nested, it is the innermost one.
+/// function. If several calls of `block_on` are nested, the innermost one decides.
 ///
 /// The function does not block. If the pool is shutting down, or the OS refuses the pool its first
 /// thread, the handle returns an error when you await it.
@@ -124,7 +124,7 @@ impl Tasks {
     }
 
     /// Creates a task that any worker may run, puts it into the injection queue, and calls `call`,
-    /// which gets a worker to take it.
+    /// which notifies a worker to take it.
     fn spawn_outside<F: Future>(
         &self,
         future: F,
@@ -160,8 +160,8 @@ impl Tasks {
         }
         let slot = self.slots.at(index);
         let alive = &self.schedulers.at(index).bound_alive;
-        // We count the task before we ask for the thread, because otherwise the thread could end
-        // between the two.
+        // We count the task before we check that the worker has a thread. Otherwise the thread
+        // could end between these two steps.
         alive.fetch_add(1, Ordering::SeqCst);
         let handle = match self.slots.ensure_started(slot) {
             Ok(()) => {

@@ -109,13 +109,13 @@ impl Claim {
         Self { cancelled, ..self }
     }
 
-    /// Returns the amount by which the word decreases with the spare reference.
+    /// Returns the amount by which the word decreases when the spare reference is dropped.
     fn references(spare: bool) -> u64 {
         if spare { REFERENCE } else { 0 }
     }
 }
 
-/// The action after a poll that returned pending.
+/// The action that the worker must take after a poll that returned pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AfterPoll {
     /// Do nothing. The task waits for a wake-up.
@@ -126,7 +126,7 @@ pub(super) enum AfterPoll {
     Cancel,
 }
 
-/// The action after a completion.
+/// The action that the worker must take after it has completed the task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Completed {
     /// Do nothing. No task waits for the output, and the cell may be gone.
@@ -147,8 +147,8 @@ fn is_dead(word: u64) -> bool {
     word & COMPLETE != 0 && word & (RUNNING | SCHEDULED) == 0 && word < REFERENCE
 }
 
-/// Returns the next word and action after a reference was dropped. An idle task that nothing can
-/// wake is scheduled, so that its future is dropped.
+/// Returns the next word, and the action for the caller, after a reference was dropped. An idle
+/// task that nothing can wake is scheduled, so that its future is dropped.
 fn abandon_or_free(word: u64) -> (u64, Then) {
     if word >= REFERENCE || word & (RUNNING | SCHEDULED) != 0 {
         (word, Then::Rest)
@@ -254,7 +254,8 @@ impl State {
         self.step(|word| Some((word & !RUNNING | SCHEDULED | HINTED, ())));
     }
 
-    /// Marks a task that was taken out of the only queue that held it as scheduled by hints.
+    /// Marks a task as scheduled by hints. The caller has taken the task out of the only queue that
+    /// held it.
     pub(super) fn to_hinted(&self) {
         self.0.fetch_or(HINTED, Ordering::AcqRel);
     }
@@ -388,7 +389,7 @@ impl State {
         // alive.
         let word = self.0.fetch_add(REFERENCE, Ordering::Relaxed);
         if word >> 63 != 0 {
-            // The program has leaked two billion wakers of one task. If we continued, the count
+            // The program has leaked two billion wakers of one task. We abort, because the count
             // would wrap.
             std::process::abort();
         }

@@ -1,5 +1,5 @@
-//! The rules for taking tasks from another local scheduler: when it is worth it, and which thread
-//! does it.
+//! The rules for stealing tasks from another local scheduler: when a steal is worth its cost, and
+//! which thread steals.
 //!
 //! - If a worker has a queue, and its polls are long enough to be worth a steal, it notifies an
 //!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`], unless the queue
@@ -22,13 +22,15 @@ use std::time::Duration;
 /// The shortest estimate of a poll, in ns, that is worth a steal. If polls are shorter, moving the
 /// task costs more.
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
-/// The shortest time between two notifications for a queue.
+/// The shortest time between two notifications of workers because of a queue of tasks.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Limits how often threads notify a worker because of a queue.
+/// Limits how often threads notify a worker because another worker has a long enough queue of
+/// tasks.
 pub(super) struct NotifyLimiter {
     start: Instant,
-    /// The time of the last such notification, in ns since `start`. It is only a hint.
+    /// The time of the last notification because of a queue, in ns since `start`. It is only a
+    /// hint.
     last_ns: AtomicU64,
 }
 
@@ -52,11 +54,12 @@ impl NotifyLimiter {
     }
 }
 
-/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless the
-/// queue is `long`, this does nothing if the last such notification is too recent.
+/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless
+/// the queue is `long`, this does nothing if the last such notification is too recent.
 pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
-    // `wanted` is only a hint. `notify_one` decides again, and the next maintenance comes soon.
+    // The answer of `wanted` is only a hint. `notify_one` decides again, and the next maintenance
+    // of a local scheduler comes soon.
     let wanted = idle.any_listed() && !idle.is_searching();
     if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
@@ -88,7 +91,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Replaces the values with the current ones, in the same memory.
+    /// Replaces the numbers with the current ones, and reuses the memory.
     pub(super) fn take(&mut self, tasks: &Tasks) {
         self.slots = tasks.slots.idle.slots();
         self.polls.clear();
@@ -100,7 +103,7 @@ impl Progress {
     }
 
     /// Marks the local schedulers without progress since `before`, so that a search takes from
-    /// them. Returns whether there was one with a task to take.
+    /// them. Returns whether one of these local schedulers has a task to take.
     pub(super) fn mark_stuck(&self, before: &Self, tasks: &Tasks) -> bool {
         let mut found = false;
         for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {
@@ -132,11 +135,11 @@ impl Progress {
     }
 }
 
-/// A task that was claimed from another local scheduler.
+/// A task that a thief has claimed from another local scheduler.
 pub(super) struct Stolen {
     pub(super) task: Task,
     pub(super) claim: Claim,
-    /// Whether that local scheduler still has a long queue.
+    /// Whether the local scheduler from which the task came still has a long queue.
     pub(super) leaves_long: bool,
 }
 

@@ -19,13 +19,13 @@ use std::sync::{Arc, Weak};
 
 /// The part of the scheduler that a pool's workers share.
 pub(crate) struct Tasks {
-    /// A weak reference to this value, for code that has only a plain reference.
+    /// A weak reference to this value, from which a method makes a counted reference.
     own: Weak<Self>,
     pub(super) slots: Arc<WorkerSlots>,
     /// The local scheduler of each worker.
     pub(super) schedulers: Table<LocalScheduler>,
     /// The injection queue. It has the stealable tasks that became scheduled on a thread without a
-    /// local scheduler, or were moved here from one.
+    /// local scheduler, or that a thread has moved here from its local scheduler.
     pub(super) outside: Inject,
     pub(super) notify_limiter: NotifyLimiter,
     /// The state of the deterministic mode, if the pool uses it.
@@ -35,7 +35,7 @@ pub(crate) struct Tasks {
     /// The heap for tasks that are spawned on a thread without a local scheduler. A thread owns the
     /// heap while it holds the lock.
     pub(super) outside_heap: Mutex<OutsideHeap>,
-    /// The number of tasks spawned in that heap.
+    /// The number of tasks spawned in `outside_heap`.
     pub(super) spawned: AtomicU64,
     /// The number of tasks that were dropped again because no thread could be started.
     pub(super) refused: AtomicU64,
@@ -123,8 +123,8 @@ impl Tasks {
     }
 }
 
-/// Local schedulers that do not belong to a worker. Each is used by one thread after the other,
-/// which is a `block_on` caller or a thread that runs stranded tasks (`end.rs`).
+/// Local schedulers that do not belong to a worker. `block_on` callers, and threads that run
+/// stranded tasks (`end.rs`), use them one after the other.
 pub(super) struct BlockOnSchedulers {
     schedulers: Table<LocalScheduler>,
     /// The number of local schedulers. The `Release` store after a scheduler was created

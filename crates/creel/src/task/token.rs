@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-/// A signal that something is over. You send it once, and it reaches all clones of the token and
+/// A token that signals once that tasks should end. The signal reaches all clones of the token and
 /// all its children.
 ///
 /// The token does not end any task by itself. A task must cooperate: it awaits
@@ -46,8 +46,8 @@ struct Inner {
     /// that finds it set, so that this thread sees everything before the cancellation.
     cancelled: AtomicBool,
     waits: Mutex<Waits>,
-    /// The parent, which each child keeps alive. A cancellation from further up therefore reaches
-    /// the children even if no one holds the parent any more.
+    /// The parent token. Each child keeps its parent alive. Therefore the cancellation of the
+    /// parent's own parent reaches the child even if the program has dropped the parent.
     parent: Option<Arc<Inner>>,
 }
 

@@ -1,5 +1,5 @@
-//! The part of tasks in a worker's loop: running tasks in each turn, preparing to wait, and
-//! rescuing the tasks of stuck workers.
+//! What the scheduler of tasks does in a worker's loop: it runs tasks in each turn, prepares to
+//! wait, and rescues the tasks of stuck workers.
 
 use super::cell::{Ran, Schedule, Task};
 use super::context;
@@ -21,8 +21,9 @@ const TURN: usize = 64;
 /// The maximum number of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
 
-/// `AHEAD` is the number of due tasks that we prefetch into the cache, and `FETCHED_BYTES` is the
-/// number of bytes of each. If thousands of tasks are due, none of them is in a near cache.
+/// `AHEAD` is the number of tasks with a due timer that we prefetch into the cache, and
+/// `FETCHED_BYTES` is the number of bytes that we prefetch of each task. If thousands of tasks are
+/// due, none of them is in a near cache.
 const AHEAD: usize = 4;
 const FETCHED_BYTES: usize = 320;
 
@@ -78,7 +79,8 @@ impl Tasks {
         self.slots.at(slot).parker.notify_later();
     }
 
-    /// Runs some tasks on the thread that serves this worker. Returns whether there may be more.
+    /// Runs some tasks on the thread that serves this worker. Returns whether more tasks may be
+    /// queued.
     ///
     /// If the worker was notified, `search` is the search that it now owns. `rescues` says whether
     /// the worker, as the watchdog, has found tasks whose holders make no progress.
@@ -105,7 +107,7 @@ impl Tasks {
         }
         if rescues {
             // This worker has left the idle state and is no longer the watchdog, but there may be
-            // more stranded tasks. Therefore we ensure that there is another one.
+            // more stranded tasks. Therefore we ensure that there is another watchdog.
             self.slots.ensure_watchdog();
         }
         if slot.index >= self.slots.workers() && !closing {
@@ -140,8 +142,8 @@ impl Tasks {
             return None;
         }
         let mut search = leave(&self.slots, slot);
-        // We check again, because the worker may have been leased between the check above and
-        // `leave`. From now on it cannot be leased, because it is not idle.
+        // We check again whether the worker may run tasks, because it may have been leased between
+        // the check above and `leave`. From now on it cannot be leased, because it is not idle.
         if !self.slots.idle.may_run_tasks(slot.index) && !self.slots.is_closing() {
             self.slots.end_search_of(&mut search);
             return None;
@@ -159,11 +161,11 @@ impl Tasks {
     ///
     /// In a pool with one worker, no other worker could take the woken tasks. Therefore each woken
     /// task, and the tasks that it wakes into the LIFO slot, run before the next one is woken. In
-    /// larger pools all of them are queued, so that an idle worker finds them if one has a long
-    /// poll.
+    /// larger pools all woken tasks are queued, so that an idle worker finds them if one of them
+    /// has a long poll.
     pub(super) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
-        // We do not check for loops here, because due timers must not wait for a share of a loop.
-        // The next turn begins with that check.
+        // We do not check for loops before we wake these tasks, because due timers must not wait
+        // for a share of a loop. The next turn begins with that check.
         let context = self.attach(slot, WorkerSlots::leave_idle);
         // We end the search first, because wakers are user code, which may take long, and no other
         // worker can search in that time.
@@ -186,8 +188,8 @@ impl Tasks {
         }
     }
 
-    /// Runs tasks that are bound to this worker, and ends the search before the first one. Returns
-    /// whether there may be more.
+    /// Runs tasks that are bound to this worker, and ends the search before the first task. Returns
+    /// whether more bound tasks may be queued.
     fn run_bound(&self, slot: &WorkerSlot, search: &mut Option<Search>, cancel: bool) -> bool {
         let scheduler = self.schedulers.at(slot.index);
         if scheduler.bound.len() == 0 {
@@ -208,7 +210,7 @@ impl Tasks {
     }
 
     /// Runs tasks that are bound to any worker, on the only thread of a system without threads.
-    /// Returns whether there were any.
+    /// Returns whether there were such tasks.
     pub(crate) fn run_all_bound(&self) -> bool {
         let mut found = false;
         for index in self.slots.made().map(|slot| slot.index) {
@@ -297,7 +299,7 @@ impl Tasks {
     }
 
     /// Fires the due timers of another worker whose thread makes no progress. Returns whether there
-    /// were any.
+    /// were such timers.
     pub(super) fn rescue_timers(&self, slot: &WorkerSlot, timers: &Timers) -> bool {
         let mut found = false;
         for _ in 0..BATCHES {

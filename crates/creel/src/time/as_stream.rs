@@ -1,4 +1,5 @@
-//! An interval as a stream of deadlines, the trait of the crate `futures-core`.
+//! Implements the trait `Stream` of the crate `futures-core` for intervals. The items of the stream
+//! are deadlines.
 
 use super::Interval;
 use futures_core::Stream;

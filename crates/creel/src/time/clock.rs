@@ -49,7 +49,7 @@ pub struct Clock {
     manual: Option<Arc<Manual>>,
 }
 
-/// One moment, both as an [`Instant`] and as a reading of the system's clock.
+/// One moment, both as an [`Instant`] and as nanoseconds of the system's clock.
 #[derive(Clone, Copy)]
 struct Epoch {
     instant: Instant,
@@ -83,9 +83,9 @@ impl Epoch {
 #[cfg(all(target_os = "linux", not(any(creel_shuttle, creel_sim))))]
 #[inline]
 pub(super) fn system_nanos() -> u64 {
-    // We call the C library here. The `rustix` crate would find the fast call of the kernel in the
-    // auxiliary vector. However, valgrind hides that vector, so a program that reads the clock in
-    // this way crashes under valgrind.
+    // We call the C library instead of the `rustix` crate, which would find the fast call of the
+    // kernel in the auxiliary vector. However, valgrind hides that vector, so a program that reads
+    // the clock in this way crashes under valgrind.
     let mut time = MaybeUninit::uninit();
     // SAFETY: the place is writable and has the type that the call writes.
     let read = unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, time.as_mut_ptr()) };
@@ -150,7 +150,8 @@ impl Manual {
     }
 }
 
-/// A listener's registration with a manual clock. It ends when it is dropped.
+/// A worker's registration with a manual clock, which wakes the worker each time the time moves.
+/// The registration ends when it is dropped.
 pub(crate) struct Subscription {
     manual: Arc<Manual>,
     key: usize,

@@ -2,12 +2,12 @@
 //! timestamps.
 //!
 //! A reading of the system's clock reads the same counter, and then needs twice that time to make
-//! the result exact. A thread that stamps one buffer after another does not need this. Between two
-//! readings of the system's clock, which are at most one millisecond apart, [`nanos`] counts the
-//! ticks since the last one (the *anchor*).
+//! the result exact. A thread that takes one timestamp after another does not need a result that is
+//! that exact. Between two readings of the system's clock, which are at most one millisecond apart,
+//! [`nanos`] counts the ticks since the last one (the *anchor*).
 //!
-//! We do this only if the kernel itself uses the counter as its clock source, because the kernel
-//! has then found that it ticks evenly and identically on all processors. Otherwise we read the
+//! We do this only if the kernel itself uses the counter as its clock source. The kernel has then
+//! found that the counter ticks evenly and identically on all processors. Otherwise we read the
 //! system's clock. The same applies where this file is left out: on other systems and processors,
 //! in Miri, and in the model checkers.
 //!
@@ -41,9 +41,9 @@ const WINDOW_TICKS: u64 = 400;
 const SPAN_NANOS: u64 = 10_000_000;
 /// Two rates agree if they differ by less than one part in this number, which is 100 ppm.
 const AGREE: u64 = 10_000;
-/// The number of binary digits of a rate after the point.
+/// The number of binary digits of a rate (nanoseconds per tick) after the point.
 const RATE_BITS: u32 = 32;
-/// The maximum rate: one nanosecond per tick.
+/// The maximum rate of the counter that we accept: one nanosecond per tick.
 const RATE_MAX: u64 = 1 << RATE_BITS;
 
 thread_local! {
@@ -72,7 +72,7 @@ fn is_trusted() -> bool {
     static TRUSTED: OnceLock<bool> = OnceLock::new();
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     *TRUSTED.get_or_init(|| {
-        // One short read, because an emulator may show a file without an end.
+        // We read once, with a short buffer, because an emulator may show a file without an end.
         let mut start = [0; 16];
         let read = File::open(path).and_then(|mut file| file.read(&mut start));
         read.is_ok_and(|len| start[..len].trim_ascii() == b"tsc")
@@ -95,7 +95,7 @@ fn look(counter: &Counter, trusted: bool) -> u64 {
     counter.take(before, now, ticks())
 }
 
-/// One moment according to the counter and to the clock.
+/// One moment, as ticks of the counter and as nanoseconds of the system's clock.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     ticks: u64,
@@ -111,7 +111,7 @@ struct Counter {
     reach: Cell<u64>,
     /// The nanoseconds per tick in the last span. It is zero before the end of the first span.
     rate: Cell<u64>,
-    /// The last reading, below which no later reading may be.
+    /// The last reading in nanoseconds. No later reading of this thread may be lower.
     last: Cell<u64>,
     /// The beginning of the span over which we are measuring the rate. Its nanoseconds are 0
     /// before the first span.
@@ -139,7 +139,7 @@ impl Counter {
             return None;
         }
         let anchor = self.anchor.get();
-        // Ticks from before the anchor wrap around, so they are out of reach.
+        // If the counter is before the anchor, the difference wraps around and exceeds the limit.
         let since = ticks().wrapping_sub(anchor.ticks);
         let now = || anchor.nanos + ((since * self.rate.get()) >> RATE_BITS);
         (since < reach).then(|| self.note(now()))
@@ -201,9 +201,9 @@ impl Counter {
 mod tests {
     use super::*;
 
-    /// Readings that are this far apart all read the clock.
+    /// Readings that are this far apart, in nanoseconds, all read the system's clock.
     const APART: f64 = 1.5e6;
-    /// This number of readings ends three spans.
+    /// This number of such readings ends three of the spans over which we measure the rate.
     const ENOUGH: usize = 24;
 
     /// A simulated machine, whose counter and clock the test controls.
@@ -266,10 +266,10 @@ mod tests {
     }
 
     #[test]
-    fn the_counter_is_used_once_two_spans_agree() {
+    fn the_counter_is_used_as_soon_as_two_measured_rates_agree() {
         let mut machine = Machine::new();
-        // The counter has the value that it would have if it had started together with the clock.
-        // The quotient of the two values is therefore the right rate, too.
+        // The simulated counter has the value that it would have if it had started together with
+        // the clock. Therefore the clock divided by the counter is the right rate, too.
         machine.ticks = (machine.nanos / machine.rate) as u64;
         machine.look(1);
         let first = (0..ENOUGH).find(|_| machine.counts());
@@ -283,8 +283,8 @@ mod tests {
         machine.look(ENOUGH);
         let (mut worst, mut counted) = (0.0_f64, 0);
         for step in 0..100_000_u64 {
-            // The clock is slewed on and off. Within each phase there are close readings over
-            // several anchors, and then distant ones.
+            // The clock is slewed in one phase and not in the next. In each phase, readings first
+            // follow each other closely, over several anchors, and then at long intervals.
             let since = step % 20_000;
             if since == 0 {
                 machine.rate = if machine.rate == 0.4 { 0.4002 } else { 0.4 };

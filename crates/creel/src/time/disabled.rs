@@ -1,5 +1,5 @@
-//! A replacement for `time` when the feature is off. It gives the pool timers of which none is ever
-//! armed.
+//! A replacement for `time` when the feature `tasks` is off. It gives the pool timers of which none
+//! is ever armed.
 
 use crate::sync::now_ns;
 

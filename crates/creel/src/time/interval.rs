@@ -267,8 +267,8 @@ impl Interval {
         self.poll_deadline(cx).map(|deadline| deadline.unwrap_or(0))
     }
 
-    /// Returns the next deadline if its window has begun: `Ok` with the nanoseconds after the epoch
-    /// of the clock, or `Err` with the nanoseconds before it.
+    /// Returns the next deadline if its window has begun. The deadline is `Ok` with the nanoseconds
+    /// after the epoch of the clock, or `Err` with the nanoseconds before the epoch.
     #[inline]
     #[track_caller]
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<Result<u64, u64>> {

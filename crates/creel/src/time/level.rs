@@ -9,7 +9,7 @@ pub(super) const SLOT_BITS: u32 = 10;
 pub(super) const SLOTS: usize = 1 << SLOT_BITS;
 pub(super) const SLOT_MASK: u64 = SLOTS as u64 - 1;
 const WORDS: usize = SLOTS / 64;
-/// The index that means that there is no entry. It is the head of an empty slot.
+/// The index that means "no entry". An empty slot has this index as its head.
 pub(super) const NONE: u32 = u32::MAX;
 
 pub(super) struct Level {
@@ -46,8 +46,8 @@ impl Level {
         self.heads.get(slot).copied().unwrap_or(NONE)
     }
 
-    /// Counts an entry, and makes it the head of its slot if the slot is empty. Returns the
-    /// previous head.
+    /// Counts an entry that joins a slot, and makes it the head of the slot if the slot is empty.
+    /// Returns the previous head.
     #[inline]
     pub(super) fn add(&mut self, slot: usize, index: u32) -> u32 {
         self.len += 1;
@@ -68,7 +68,7 @@ impl Level {
         }
     }
 
-    /// Records that `count` entries have left.
+    /// Records that `count` entries have left this level.
     pub(super) fn forget(&mut self, count: usize) {
         self.len -= count;
     }

@@ -1,5 +1,5 @@
-//! The timers of a worker as the pool sees them. `disabled.rs` is the replacement for builds
-//! without tasks, and `worker/parts.rs` explains both.
+//! Implements the trait by which the pool uses the timers of a worker. `disabled.rs` is the
+//! replacement for builds without tasks, and `worker/parts.rs` explains both.
 
 use super::Clock;
 use super::timers::{self, Timers};

@@ -6,8 +6,8 @@
 //! timer takes no lock, and other threads can still see it.
 //!
 //! Invariant: the places from `head` up to, but not including, `tail` hold a pending timer and
-//! belong to the reader. The others are empty and belong to the writer. Each of the two words has
-//! one writer at a time.
+//! belong to the reader. All other places are empty and belong to the writer. Only the reader
+//! changes `head`, and only the writer changes `tail`.
 
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -106,33 +106,33 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn entries_come_out_once_in_order_and_a_full_ring_rejects_more() {
+    fn pending_timers_come_out_once_in_order_and_a_full_ring_rejects_more() {
         let pending = PendingTimers::new();
         for round in 0..3 {
             for n in 0..LEN {
-                // SAFETY: only this thread writes.
+                // SAFETY: only this thread writes to the ring.
                 assert_eq!(unsafe { pending.push(round + n) }, Ok(()));
             }
-            // SAFETY: only this thread writes.
+            // SAFETY: only this thread writes to the ring.
             assert_eq!(unsafe { pending.push(7) }, Err(7));
             for n in 0..LEN {
-                // SAFETY: only this thread reads.
+                // SAFETY: only this thread reads from the ring.
                 assert_eq!(unsafe { pending.pop() }, Some(round + n));
             }
-            // SAFETY: only this thread reads.
+            // SAFETY: only this thread reads from the ring.
             assert_eq!(unsafe { pending.pop() }, None);
         }
     }
 
     #[test]
-    fn unread_entries_are_dropped_with_the_ring() {
+    fn unread_pending_timers_are_dropped_with_the_ring() {
         let note = Arc::new(());
         let pending = PendingTimers::new();
         for _ in 0..3 {
-            // SAFETY: only this thread writes.
+            // SAFETY: only this thread writes to the ring.
             assert!(unsafe { pending.push(Arc::clone(&note)) }.is_ok());
         }
-        // SAFETY: only this thread reads.
+        // SAFETY: only this thread reads from the ring.
         drop(unsafe { pending.pop() });
         assert_eq!(Arc::strong_count(&note), 3);
         drop(pending);
@@ -182,7 +182,7 @@ mod model {
             });
             for n in 0..COUNT {
                 let mut note = Box::new(n);
-                // SAFETY: only this thread writes.
+                // SAFETY: only this thread writes to the ring.
                 while let Err(back) = unsafe { shared.pending.push(note) } {
                     note = back;
                     shared.read_all();

@@ -1,5 +1,5 @@
-//! Timers with one deadline: [`sleep`] and [`sleep_until`] wait for it, and [`timeout`] limits the
-//! time of a future. [`now`] returns the current time of the pool's clock.
+//! Timers with one deadline: [`sleep`] and [`sleep_until`] wait for the deadline, and [`timeout`]
+//! limits how long a future is awaited. [`now`] returns the current time of the pool's clock.
 
 use super::clock::nanos;
 use super::timers::{Due, Entry, Window, current_clock};

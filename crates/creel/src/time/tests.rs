@@ -84,8 +84,8 @@ fn a_dropped_sleep_leaves_nothing_behind() {
     assert_eq!(bench.wakes.get(), 0);
 }
 
-/// A bench whose thread is the worker's, so that an entry that is armed again becomes a pending
-/// timer.
+/// Timers, a clock and a waker for a test. The test's thread acts as the worker's thread, so that
+/// an entry that is armed again becomes a pending timer.
 struct Serving {
     bench: Bench,
     start: std::time::Instant,
@@ -94,8 +94,8 @@ struct Serving {
 }
 
 impl Serving {
-    /// Creates a bench with an interval of 5 ms that has ticked once, at 5 ms, and has a pending
-    /// timer for 10 ms.
+    /// Creates a bench and an interval of 5 ms. The interval has ticked once, at 5 ms, and has a
+    /// pending timer for 10 ms.
     fn new() -> Self {
         let bench = Bench::new();
         let start = bench.clock.now();

@@ -47,8 +47,8 @@ pub(crate) struct Timers {
     /// claimed [`State::served`] writes them, and they are read under the lock. The ring is created
     /// with the first pending timer.
     pending: OnceLock<PendingTimers<Arm>>,
-    /// The number of calls of `fire`. Only one thread at a time counts. Relaxed is enough, because
-    /// a reader only wants to know whether there was a new call.
+    /// The number of calls of `fire`. Only one thread at a time changes it. Relaxed is enough,
+    /// because a reader only wants to know whether there was a new call.
     reactions: AtomicU64,
     /// The time of the worker's turn in nanoseconds. A future compares its deadline with this time,
     /// so that it does not need to read the clock. `fire` sets it. A worker that rescues timers
@@ -59,20 +59,20 @@ pub(crate) struct Timers {
     /// Whether the last `fire` left due timers to the next one. Relaxed is enough, because only the
     /// worker uses it.
     backlog: AtomicBool,
-    /// Whether any entry was ever created. Relaxed is enough, because a worker that does not see it
-    /// yet finds the entry under the lock before it sleeps.
+    /// Whether any entry was ever created. Relaxed is enough, because a worker that does not see
+    /// this yet finds the entry under the lock before it sleeps.
     used: AtomicBool,
     /// Wakes the worker when another thread has armed an earlier entry.
     sleeper_waker: OnceLock<Waker>,
-    /// The registration of the same waker with a manual clock.
+    /// The registration of the worker's waker with a manual clock.
     subscription: Mutex<Option<Subscription>>,
 }
 
 struct State {
     wheel: Wheel<StoredWaker>,
-    /// The tick until which the worker intends to sleep, while it sleeps or has no thread. When
-    /// another thread arms an entry, either the sleeping worker sees the entry, or the other thread
-    /// sees that the worker sleeps.
+    /// The tick until which the worker intends to sleep, while it sleeps or has no thread. This
+    /// tick and the wheel are under one lock. Therefore, when another thread arms an entry, either
+    /// the worker sees the entry before it sleeps, or the other thread sees that the worker sleeps.
     asleep_until: Option<u64>,
     /// Whether a thread has claimed the right to write pending timers. It returns this right under
     /// the lock, so that its writes happen before those of the next thread.
@@ -221,8 +221,8 @@ impl Timers {
     }
 
     /// Returns the exact time at which the first timer is due. It costs at most one pass over all
-    /// entries. It can be earlier than [`sleep_until`](Self::sleep_until) only if a timer was armed
-    /// in between.
+    /// entries. It can be earlier than the result of [`sleep_until`](Self::sleep_until) only if a
+    /// timer was armed after that call.
     pub(crate) fn first(&self) -> Option<u64> {
         self.with_state(|state| state.wheel.first())
             .map(wheel::tick_nanos)
@@ -256,7 +256,7 @@ impl Timers {
         }
         let now = self.clock.exact_nanos();
         // A task that we wake may be polled on the thread of this worker, which compares deadlines
-        // with `turn`. The task must find there that its time has come.
+        // with `turn`. Therefore `turn` must show that the task's time has come.
         self.turn.fetch_max(now, Ordering::Relaxed);
         let tick = wheel::tick_at_or_before(now);
         let more = self.with_state(|state| state.wheel.fire(tick, due.list(), BATCH));
@@ -344,10 +344,10 @@ struct Current {
 /// The role of a thread for its timers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// The thread arms timers under the lock.
+    /// The thread does not fire these timers. It arms timers under the lock of the wheel.
     BlockOnCaller,
-    /// The thread belongs to the worker that fires the timers. It also arms them under the lock,
-    /// because a former thread of the worker may not have finished yet.
+    /// The thread belongs to the worker that fires the timers. It also arms them under the lock of
+    /// the wheel, because a former thread of the worker may not have finished yet.
     Serves,
     /// The thread belongs to the worker that fires the timers, and it has the right to write
     /// pending timers.
@@ -457,13 +457,14 @@ pub(super) fn expect_clock() -> Clock {
 /// available. Its first poll then settles the time.
 #[derive(Clone, Copy)]
 pub(super) enum Due {
-    /// This number of nanoseconds after the first poll.
+    /// The timer is due this number of nanoseconds after the first poll of its future.
     After(u64),
-    /// An instant of the clock that the first poll will find.
+    /// The timer is due at this instant of the clock that the first poll will find.
     Instant(Instant),
-    /// This number of nanoseconds after the epoch of the clock.
+    /// The timer is due this number of nanoseconds after the epoch of the clock.
     At(u64),
-    /// This number of nanoseconds before the epoch of the clock, so it is due already.
+    /// The timer was due this number of nanoseconds before the epoch of the clock, so it is due
+    /// already.
     Before(u64),
 }
 
@@ -600,8 +601,8 @@ impl Entry {
         self.armed = armed;
     }
 
-    /// Arms the entry under the lock. We need this if the entry is armed here for the first time,
-    /// or if this thread does not have the right to write pending timers.
+    /// Arms the entry under the lock of the wheel. We need this if the entry is armed on this wheel
+    /// for the first time, or if this thread does not have the right to write pending timers.
     #[cold]
     fn arm_at_once(&mut self, timers: &Timers, tick: u64, waker: StoredWaker) {
         if !self.is_of(timers) {
@@ -613,7 +614,8 @@ impl Entry {
             let timers = counted().expect(NO_TIMERS);
             (timers, state.wheel.insert())
         });
-        // This also invalidates a pending timer that the worker may have added for this entry.
+        // Disarming the entry also invalidates a pending timer that the worker may have added for
+        // it.
         let old = state.wheel.disarm(key);
         state.wheel.arm(*key, tick, waker);
         let needs_wake = state.needs_wake(Some(tick));

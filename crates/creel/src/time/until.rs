@@ -9,8 +9,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Polls a future until `limit` is ready. The future is stored only once here, while an `async`
-/// block would store it twice: as its argument and as the future that it awaits.
+/// Polls a future until `limit` is ready. This struct stores the future only once. An `async` block
+/// would store it twice: as its argument and as the future that it awaits.
 pub(crate) struct Until<F, L, M> {
     /// The future. It is `None` once it is ready or was dropped because of the limit.
     future: Option<F>,
@@ -56,7 +56,7 @@ where
 
     #[track_caller]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<O> {
-        // We check the budget here, because we poll the limit without one.
+        // We check the task's budget before we poll, because the limit is polled without a budget.
         if budget::is_spent(cx) {
             return Poll::Pending;
         }
@@ -87,7 +87,7 @@ where
 #[track_caller]
 fn is_ready<L: Future<Output = ()> + Unpin>(limit: &mut L, cx: &mut Context<'_>) -> bool {
     // We poll the limit even if the future has just used up the budget. Otherwise a future that
-    // does so in each poll would never reach its limit.
+    // uses up the budget in each poll would never reach its limit.
     let suspended = budget::suspend();
     let is_ready = Pin::new(limit).poll(cx).is_ready();
     drop(suspended);
@@ -103,7 +103,7 @@ mod tests {
     use std::future::{pending, ready};
 
     #[test]
-    fn an_until_is_little_larger_than_its_future() {
+    fn a_future_with_a_limit_is_little_larger_than_the_future_alone() {
         let array = [0_u64; 64];
         let future = async move {
             pending::<()>().await;

@@ -74,9 +74,9 @@ pub(super) struct Key {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
-    /// The entry is in the free list, linked by `next`.
+    /// No timer owns the entry. It is in the free list, linked by `next`.
     Free,
-    /// The entry has an owner and is in no slot.
+    /// A timer owns the entry, and the entry is in no slot because it is not armed.
     Idle,
     Near,
     Far,
@@ -93,7 +93,8 @@ struct Entry<T> {
     payload: Option<T>,
 }
 
-/// The two levels and the slab of their entries. Each entry has a payload while it is armed.
+/// A timer wheel: its two levels and the slab of their entries. Each entry has a payload (a waker)
+/// while it is armed.
 pub(super) struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,
@@ -227,8 +228,8 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Returns the exact tick of the first entry. Scans all entries if the first one may be in the
-    /// far level.
+    /// Returns the exact tick of the first entry. Scans all entries if the first entry may be in
+    /// the far level.
     pub(super) fn first(&self) -> Option<u64> {
         match (self.next_near(), self.next_block()) {
             (Some(near), block) if block.is_none_or(|block| near < block) => Some(near),
@@ -362,7 +363,7 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Takes the entry out of its slot, if it is in one.
+    /// Takes the entry out of its slot, if it is in a slot.
     fn unlink(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         let place = std::mem::replace(&mut entry.place, Place::Idle);
@@ -390,7 +391,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// A small random number generator (splitmix64), so that a failure can be repeated from its
+    /// A small random number generator (splitmix64), so that you can repeat a failure from its
     /// seed.
     struct Random(u64);
 
@@ -527,7 +528,8 @@ mod tests {
             let key = wheel.insert();
             wheel.arm(key, tick, timer);
         }
-        // In steps of one block, this would take some hundred million steps.
+        // If the wheel moved in steps of one block, this jump would take some hundred million
+        // steps.
         let mut due = Vec::new();
         assert_eq!(wheel.first(), Some(century));
         assert!(!wheel.fire(century - 1, &mut due, 8));

@@ -11,7 +11,7 @@
 //!
 //! The budget stays at zero for the rest of the poll. Otherwise a future that polls many others,
 //! for example a join or a `FuturesUnordered`, would continue with the next of them. There is one
-//! exception, a foreign executor that runs inside a task and polls again and again. After
+//! exception, because a foreign executor may run inside a task and poll again and again. After
 //! `REFUSALS_MAX` refusals the poll gets a new budget, so that such an executor makes progress.
 //!
 //! Outside of such a poll there is no budget. Under loom there is none at all, because loom's
@@ -29,8 +29,8 @@ const REFUSALS_MAX: i64 = 1024;
 const UNLIMITED: i64 = i64::MAX;
 
 thread_local! {
-    /// The number of units left. If it is negative, its absolute value is the number of refusals
-    /// since there were none left.
+    /// The number of units left in the budget of the current poll. If it is negative, its absolute
+    /// value is the number of refusals since no unit was left.
     static LEFT: Cell<i64> = const { Cell::new(UNLIMITED) };
 }
 

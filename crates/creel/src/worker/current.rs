@@ -13,7 +13,8 @@ use std::{
 
 thread_local! {
     static CURRENT: RefCell<Option<(Arc<WorkerSlots>, usize)>> = const { RefCell::new(None) };
-    /// The address of the workers in whose method the thread is running user code, or 0.
+    /// The address of the `WorkerSlots` of the pool in whose method the thread is running user
+    /// code, or 0.
     static AMID: Cell<usize> = const { Cell::new(0) };
 }
 

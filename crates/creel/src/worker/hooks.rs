@@ -177,8 +177,8 @@ pub trait Source: Send + Sync + 'static {
     fn is_ready(&self) -> bool;
 
     /// Takes a job and runs it on the calling thread, which is that of worker `worker`. Calls
-    /// `begin` between the two, because another worker may then have to be woken for the next job.
-    /// Returns whether there was a job.
+    /// `begin` after it has taken the job and before it runs it, because another worker may then
+    /// have to be woken for the next job. Returns whether there was a job.
     fn run(&self, worker: usize, begin: &mut dyn FnMut()) -> bool;
 
     /// Runs a job that is meant for the calling thread, which is not a worker of the pool. Returns

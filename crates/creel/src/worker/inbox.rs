@@ -13,8 +13,8 @@ pub(crate) type Job = Box<dyn FnOnce() + Send>;
 /// A job, with information about its sender.
 struct Call {
     job: Job,
-    /// Whether a worker has sent the job. It may wait for the job, and other threads may wait for
-    /// this worker in turn.
+    /// Whether a worker has sent the job. That worker may wait for the job, and other threads may
+    /// wait for that worker in turn.
     nested: bool,
     /// The id returned to the sender. It can be used to cancel the job.
     number: u64,
@@ -23,7 +23,7 @@ struct Call {
 #[derive(Default)]
 struct Queue {
     calls: VecDeque<Call>,
-    /// The number of nested jobs in the queue.
+    /// The number of nested jobs in the queue, which are those that a worker has sent.
     nested: usize,
     numbers: u64,
 }

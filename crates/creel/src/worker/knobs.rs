@@ -164,7 +164,7 @@ impl FromStr for Balance {
     }
 }
 
-/// The units of a time, from the smallest to the largest.
+/// The units of a time in text, from the smallest to the largest, and their lengths in ns.
 const UNITS: [(&str, u128); 4] = [
     ("ns", 1),
     ("us", 1_000),
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knobs_round_trip_through_text() {
+    fn waits_and_balances_print_the_text_that_they_were_parsed_from() {
         for text in [
             "park",
             "adaptive",
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_knob_is_named() {
+    fn an_error_names_the_text_that_is_not_a_setting() {
         for text in [
             "",
             "spin",

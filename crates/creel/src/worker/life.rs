@@ -1,4 +1,4 @@
-//! The life of a pool, and of the threads in it.
+//! The phases of a pool from its creation to its end, and the states of its worker threads.
 //!
 //! # The pool
 //!
@@ -68,7 +68,8 @@ impl Life {
     pub(crate) fn leave(&self) -> bool {
         let left = self.word.fetch_sub(USER, Ordering::SeqCst) - USER;
         if left == CLOSING | USER {
-            // One user remains. It may be the owner, which waits for the others, so we wake it.
+            // One user remains. It may be the owner, which waits for all other users to leave, so
+            // we wake it.
             lock(&self.owner).iter().for_each(Waiter::wake);
         }
         left == CLOSING
@@ -122,14 +123,14 @@ impl WorkerThread {
         self.alive.load(Ordering::SeqCst)
     }
 
-    /// Records that a thread is running that was not started here.
+    /// Records that a thread is running that was not started with [`ensure`](Self::ensure).
     #[cfg(all(test, creel_loom))]
     pub(crate) fn mark_running(&self) {
         self.alive.store(true, Ordering::SeqCst);
     }
 
     /// Ensures that a thread is running, and calls `start` to start one if needed. `start` returns
-    /// no handle if the program has started the thread. Returns whether it was started here.
+    /// no handle if the program has started the thread. Returns whether this call has started it.
     pub(crate) fn ensure(
         &self,
         start: impl FnOnce() -> io::Result<Option<JoinHandle<()>>>,
@@ -166,7 +167,7 @@ impl WorkerThread {
         !self.is_running() && f()
     }
 
-    /// Takes the handle, so that the caller can join the thread.
+    /// Takes the handle of the worker's thread, so that the caller can join the thread.
     pub(crate) fn take(&self) -> Option<JoinHandle<()>> {
         lock(&self.thread).take()
     }

@@ -1,6 +1,7 @@
 //! Models of notifications for loom. They cover publishers, workers that become idle, and a
 //! watchdog that takes a notification back, in every interleaving up to a bound on preemptions. Run
-//! them with `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib worker`.
+//! them with
+//! `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib worker`.
 //!
 //! If a notification is lost, a publisher waits forever, and loom reports that.
 
@@ -33,7 +34,7 @@ struct Pieces {
     /// Whether a worker that has taken a piece returns only when all pieces are taken, as if the
     /// pieces waited for each other.
     meet: bool,
-    /// A word that becomes 1 when all pieces are taken.
+    /// A word on which threads wait. It becomes 1 when all pieces are taken.
     done: WaitWord,
     ended: AtomicUsize,
 }
@@ -49,8 +50,8 @@ impl Pieces {
             Hooks::default(),
             Arc::new(NoPoller),
         );
-        // We create the workers here, because loom does not see that a thread that finds one
-        // created comes after the thread that created it.
+        // We create the workers before the threads start, because loom does not see that a thread
+        // that finds a worker created comes after the thread that created it.
         for slot in 0..workers {
             slots.at(slot).thread.mark_running();
             assert!(slots.life.enter());
@@ -184,8 +185,8 @@ fn work_published_while_a_worker_becomes_idle_is_taken() {
     });
 }
 
-/// One of two workers is searching while the second piece is published, and then waits for the
-/// other worker.
+/// One of two workers is searching for work while the second piece of work is published. It takes
+/// the first piece, and then waits for the other worker.
 #[test]
 fn work_published_during_a_search_is_taken() {
     check(1, || {
@@ -225,7 +226,8 @@ impl Counted {
         }
     }
 
-    /// Does what the watchdog does with a notification that it has seen twice.
+    /// Does what the watchdog does with a notification that two of its checks have seen: takes back
+    /// the search.
     fn give_up(&self) {
         if let Some(notified) = self.idle.notified()
             && let Some(search) = self.idle.give_up(notified)

@@ -1,8 +1,8 @@
 //! Code of the program that must not unwind into the runtime.
 //!
 //! A thread that waits lends parts of its stack to other threads, for example the second closure of
-//! a join. While it waits, it may run code of the program. If this code unwound, the stack would
-//! end while others still use it.
+//! a join. While it waits, it may run code of the program. If this code unwound, the thread would
+//! free that part of its stack while other threads still use it.
 
 /// Calls `f`. If it panics, this aborts the process.
 pub(crate) fn no_unwind<R>(f: impl FnOnce() -> R) -> R {

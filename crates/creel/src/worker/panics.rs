@@ -1,4 +1,4 @@
-//! Panics of a thread, which we keep for the thread that waits for it.
+//! Keeps the panic of one thread for the thread that waits for it.
 //!
 //! Several threads may panic in one loop or scope. We keep the first payload and resume it once all
 //! threads have ended, because they may borrow from the stack that a panic would unwind.
@@ -22,7 +22,7 @@ pub(crate) struct FirstPanic {
 }
 
 impl FirstPanic {
-    /// Runs `f`, and keeps its panic if it is the first.
+    /// Runs `f`. If `f` panics, keeps the panic, unless another thread has panicked before.
     pub(crate) fn catch<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
         match catch_unwind(AssertUnwindSafe(f)) {
             Ok(result) => Some(result),
@@ -71,7 +71,7 @@ impl FirstPanic {
 pub(crate) struct RunAll(Option<Payload>);
 
 impl RunAll {
-    /// Runs `f`, and keeps its panic if it is the first.
+    /// Runs `f`. If `f` panics, keeps the panic, unless an earlier callback has panicked.
     pub(crate) fn run(&mut self, f: impl FnOnce()) {
         if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
             match self.0 {

@@ -1,4 +1,5 @@
-//! How a worker's thread sleeps and is woken. Both use a single word, the state of the worker.
+//! How a worker's thread sleeps and is woken. The worker and its wakers agree by a single word, the
+//! state of the worker.
 //!
 //! | value | set by | meaning |
 //! |---|---|---|
@@ -30,9 +31,10 @@ const POLLING: u32 = 3;
 const SLEEPING_QUANTUM: u32 = 4;
 const WAITING: u32 = 5;
 
-/// A place other than the state word in which a worker may sleep.
+/// A place other than the state word in which a worker may sleep, for example epoll.
 pub(crate) trait Poller: Send + Sync {
-    /// Ends the sleep of the worker that sleeps there. If there is none, it ends the next sleep.
+    /// Ends the sleep of the worker that sleeps in the poller. If no worker does, this ends the
+    /// next sleep in the poller.
     fn interrupt(&self);
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Parker {
     poller: Arc<dyn Poller>,
 }
 
-/// The state of a thread before it was notified.
+/// The state of a worker's thread before it was notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PrevState {
     /// The thread was asleep with nothing to do.
@@ -112,8 +114,8 @@ impl Parker {
         PrevState::of(self.state.load(Ordering::SeqCst)) == PrevState::Asleep
     }
 
-    /// Begins a turn. Work that a waker brings from here on is either seen in this turn, or keeps
-    /// the worker from sleeping after it.
+    /// Begins a turn. If a waker brings work after this call, the worker either sees the work in
+    /// this turn, or does not sleep after it.
     pub(crate) fn begin_turn(&self) {
         if self.notified() {
             self.state.swap(RUNNING, Ordering::AcqRel);

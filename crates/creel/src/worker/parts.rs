@@ -1,4 +1,5 @@
-//! The parts of a pool that a feature can leave out, as the pool sees them.
+//! The traits by which a pool uses those of its parts that a build can leave out: tasks, timers and
+//! sockets.
 //!
 //! Each trait here has two implementations: the part itself (`part.rs` in its folder), and a
 //! replacement that never has any work (`disabled.rs` in the same folder). The pool uses a part
@@ -17,11 +18,12 @@ use std::task::Waker;
 use std::time::Duration;
 use std::vec::Drain;
 
-/// The tasks of a pool and their scheduler. `task/` implements it, and the documentation is there.
+/// The tasks of a pool and their scheduler. `task/` implements and documents these methods.
 pub(crate) trait TaskPart: Sized {
     /// The timers of a worker.
     type Timers;
-    /// The progress of the workers with tasks.
+    /// How far each worker has got with its tasks, so that the watchdog can find workers without
+    /// progress.
     type Progress: Default + PartialEq;
     /// The state of all workers at the last check for stranded tasks.
     type Stranded: Default;
@@ -48,11 +50,11 @@ pub(crate) trait TaskPart: Sized {
     fn end(&self);
 }
 
-/// The timers of one worker. `time/` implements it, and the documentation is there.
+/// The timers of one worker. `time/` implements and documents these methods.
 pub(crate) trait TimerPart: Sized {
     /// The clock of the timers.
     type Clock: Clone + Default;
-    /// A guard that makes the timers those of the thread.
+    /// A guard. Until it is dropped, futures that this thread polls use these timers.
     type Entered;
 
     fn new(clock: Self::Clock) -> Self;
@@ -76,9 +78,9 @@ pub(crate) struct Fired {
     pub(crate) more: bool,
 }
 
-/// The sockets of a pool. `net/` implements it, and the documentation is there.
+/// The sockets of a pool. `net/` implements and documents these methods.
 pub(crate) trait SocketPart: Poller + Default {
-    /// A guard that makes the driver that of the thread.
+    /// A guard. Until it is dropped, sockets that wait on this thread register with this driver.
     type Entered;
 
     fn enter(this: Arc<Self>) -> Self::Entered;
@@ -99,13 +101,13 @@ pub(crate) trait SocketPart: Poller + Default {
 pub(crate) struct Found {
     /// The number of events.
     pub(crate) count: usize,
-    /// Whether the answer had no room for more events, so that there may be more.
+    /// Whether the buffer of the poll had no room for more events, so that there may be more.
     pub(crate) full: bool,
-    /// Whether the worker should poll again at once if an operation on one of these sockets leaves
-    /// it open whether there is more. The polls that follow each other in this way form a row
-    /// (`net/retry.rs`). In the first poll of a row, it is true if one of the sockets is reported
-    /// by level. In later polls, it is true if an earlier poll of the row has reported one of the
-    /// sockets as well.
+    /// Whether the worker should poll again at once if an operation on one of these sockets cannot
+    /// find out whether there is more to read. The polls that follow each other in this way form a
+    /// row (`net/retry.rs`). In the first poll of a row, it is true if one of the sockets is
+    /// reported by level. In later polls, it is true if an earlier poll of the row has reported one
+    /// of the sockets as well.
     pub(crate) level: bool,
     /// The wakers of the tasks that waited for these events.
     pub(crate) due: Woken,

@@ -67,7 +67,7 @@ pub(crate) unsafe fn job<'a>(work: impl FnOnce() + Send + 'a, latch: Arc<Latch>)
     unsafe { std::mem::transmute::<Box<dyn FnOnce() + Send + 'a>, Job>(job) }
 }
 
-/// A guard that waits for the latch, however the scope is left.
+/// A guard that waits for the latch when it is dropped, also if a panic unwinds.
 struct WaitOnDrop(Arc<Latch>);
 
 impl Drop for WaitOnDrop {

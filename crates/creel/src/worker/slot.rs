@@ -21,14 +21,14 @@ pub(crate) struct WorkerSlot {
     pub(crate) parker: CachePadded<Parker>,
     pub(crate) inbox: Inbox,
     pub(crate) thread: WorkerThread,
-    /// Whether the worker has been notified with `Idle::notify_one`. It is stored before the worker
-    /// is unparked.
+    /// Whether the worker has been notified with `Idle::notify_one`. The notifying thread stores it
+    /// before it unparks the worker.
     notified: AtomicBool,
     /// Whether the worker is idle according to `Idle`. Its own thread writes it. A worker stores
     /// that it stops being idle before it checks for a new loop. A loop's caller reads the flag
-    /// after it has published the loop. All four accesses are `SeqCst`, so at least one of the two
-    /// sees the other's write. Otherwise, the caller could wait for a worker that has begun other
-    /// code.
+    /// after it has published the loop. These two stores and two loads are `SeqCst`, so the worker
+    /// sees the loop or the caller sees the flag. Otherwise, the caller could wait for a worker
+    /// that has begun other code.
     idle: AtomicBool,
     /// Whether the worker has left the idle list although it only takes part in the pool's loop.
     /// `is_elsewhere` needs this to distinguish such a worker from one that runs other code. It is
@@ -37,7 +37,7 @@ pub(crate) struct WorkerSlot {
     pub(crate) counters: CachePadded<Counters>,
     /// The other workers. They are ordered by their distance at the time when the thread was last
     /// placed, and the nearest one is first. The list is only a hint. If a loop has more workers
-    /// than the list, the rest follow by index.
+    /// than the list, the remaining workers follow in the order of their indices.
     near: Mutex<Arc<[usize]>>,
     pub(crate) spans: Spans,
 }

@@ -38,8 +38,8 @@ pub(crate) trait Work: Any + Send + Sync {
     /// reads the idle list, a worker that has marked itself idle sees that work here.
     fn is_ready(&self) -> bool;
 
-    /// Runs a job of the program's own queues on the thread of this worker, which is waiting for a
-    /// fork. Returns whether there was one.
+    /// Runs a job of the program's own queues on the thread of this worker, which is waiting for
+    /// the second closure of a join. Returns whether these queues had a job.
     fn run_late(&self, slot: &WorkerSlot) -> bool;
 
     /// Returns whether something that only this worker's thread checks may become ready while the
@@ -61,7 +61,7 @@ pub(crate) trait Work: Any + Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     Now,
-    /// At the end of the quantum, if the pool is throttled.
+    /// The worker is unparked at the end of its quantum, if the pool is throttled.
     Later,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct WorkerSlots {
     /// The id of the process that created the pool, and in which its threads run.
     process: u32,
     pub(crate) name: String,
-    /// Whether no worker has a thread. This is so in the deterministic mode, and on systems without
-    /// threads.
+    /// Whether the pool starts no threads. This is so in the deterministic mode, and on systems
+    /// without threads.
     threadless: bool,
     /// The stack size of a worker's thread in bytes. `None` means the default of the system.
     stack_size: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) struct WorkerSlots {
     table: Table<WorkerSlot>,
     pub(crate) idle: CachePadded<Idle>,
     pub(crate) life: Life,
-    /// The number of workers in use, which are those with a lower index.
+    /// The number of workers in use. A worker is in use if its index is below this number.
     workers: AtomicUsize,
     pub(crate) tracing: Tracing,
 }
@@ -110,7 +110,7 @@ impl WorkerSlots {
         })
     }
 
-    /// Sets the work, once the pool that contains these workers has been created.
+    /// Sets the [`Work`] of these workers, once the pool that contains them has been created.
     pub(crate) fn set_work(&self, work: Weak<dyn Work>) {
         let set = self.work.set(work);
         debug_assert!(set.is_ok(), "slots work for one pool");
@@ -126,7 +126,7 @@ impl WorkerSlots {
         self.process != process_id()
     }
 
-    /// Returns the worker with this index, whether it is in use or not.
+    /// Returns the slot of the worker with this index, whether the worker is in use or not.
     #[inline]
     pub(crate) fn at(&self, index: usize) -> &WorkerSlot {
         self.table.at(index)
@@ -173,8 +173,8 @@ impl WorkerSlots {
     /// Wakes the workers below `before`, which is the number of workers before a resize, and
     /// notifies an idle worker if any work waits for one.
     pub(crate) fn wake_all(&self, before: usize) {
-        // We wake all workers and not only the removed ones, because the others may have to move to
-        // other cores.
+        // We wake all workers and not only the removed ones, because the remaining workers may have
+        // to move to other cores.
         (0..before).for_each(|index| {
             self.at(index).notify();
         });
@@ -257,7 +257,7 @@ impl WorkerSlots {
         })
     }
 
-    /// Removes a user of the pool. The last user ends the work.
+    /// Removes a user of the pool. If it was the last user, this ends the pool's work.
     pub(crate) fn leave(&self) {
         if self.life.leave()
             && let Some(work) = self.work()
@@ -340,9 +340,9 @@ impl WorkerSlots {
             return Ok(());
         }
         if !self.idle.any_listed() {
-            // No worker can be notified. However, an idle worker whose slot is leased may have to
-            // run the tasks of a `block_on` driver that is stuck, so we ensure that there is a
-            // watchdog.
+            // No worker can be notified. However, a `block_on` driver that has leased an idle
+            // worker may be stuck, and that worker then has to run the driver's tasks. Therefore we
+            // ensure that there is a watchdog.
             self.ensure_watchdog();
             return Ok(());
         }
@@ -371,8 +371,8 @@ impl WorkerSlots {
                 When::Later => slot.parker.notify_later(),
             };
             if was != PrevState::Asleep {
-                // The worker was awake. It may spin, or it may be in a loop and arrive much later,
-                // so we ensure that there is a watchdog.
+                // The notified worker was awake. It may spin, or it may be in a loop and check for
+                // work much later, so we ensure that there is a watchdog.
                 self.ensure_watchdog();
             }
             return Ok(());
@@ -384,8 +384,8 @@ impl WorkerSlots {
             self.idle.end_search(search);
         }
         match self.running_idle(first) {
-            // This worker checks all sources of work before it sleeps again, so it does what the
-            // notified worker would have done.
+            // No thread could be started for the notified worker, so we wake a worker that has one.
+            // It checks all sources of work before it sleeps again.
             Some(other) => {
                 self.at(other).notify();
                 Ok(())
@@ -423,8 +423,9 @@ impl WorkerSlots {
     }
 
     /// Wakes up to two idle workers behind worker `index`, which has found more work than it takes.
-    /// They check all sources of work, as notified workers do, but they do not own a search. Use it
-    /// in large pools only, where one search after another would take long to reach all workers.
+    /// They check all sources of work, as notified workers do. However, they do not own the pool's
+    /// only search, so several of them can check at the same time. Use it in large pools only,
+    /// where one search after another would take long to reach all workers.
     pub(crate) fn wake_neighbours(&self, index: usize) {
         const LOOKS: usize = 8;
         if !self.idle.any_listed() {
@@ -433,7 +434,7 @@ impl WorkerSlots {
         let workers = self.workers();
         let behind = (1..=LOOKS.min(workers - 1)).map(|distance| (index + distance) % workers);
         let slots = behind.map(|index| self.at(index));
-        // The watchdog stays, because its successor would have to be found under a lock.
+        // We do not wake the watchdog, because its successor would have to be found under a lock.
         let idle = slots.filter(|slot| {
             slot.is_idle() && slot.thread.is_running() && !self.idle.is_watchdog(slot.index)
         });
@@ -488,7 +489,8 @@ impl WorkerSlots {
     /// caller.
     #[must_use]
     pub(crate) fn leave_idle(&self, slot: &WorkerSlot) -> Option<Search> {
-        // Only this worker's own thread changes the flag, so it is up to date here.
+        // Only this worker's own thread changes the flag, and this is that thread, so the flag is
+        // up to date.
         if !slot.is_idle() {
             return None;
         }
@@ -518,7 +520,7 @@ impl WorkerSlots {
         if let Some(search) = search {
             self.idle.end_search(search);
         }
-        // This worker may be the only one that was woken for the work that it was about to take. It
+        // Perhaps no other worker was woken for the work that this worker was about to take. It
         // takes part in the loop first, so we notify another worker.
         self.notify_if_work();
         work.take_share(slot);

@@ -3,9 +3,9 @@
 //! A counter is written without a locked operation, because only one thread at a time writes it.
 //! Therefore no count is lost. Other threads read a value that was correct a moment ago.
 //!
-//! Threads that take part in a loop without being one of its workers count as one of them. The
-//! worker itself may count at the same time, for example because it helps in the place of another
-//! worker. Therefore these threads have counters of their own, which only the sum in
+//! Threads that take part in a loop without being one of its workers count as one of its workers.
+//! The worker itself may count at the same time, for example because it helps in the place of
+//! another worker. Therefore these threads have counters of their own, which only the sum in
 //! [`WorkerStats`] adds to the worker's.
 
 use crate::sync::{AtomicU64, Ordering};
@@ -22,13 +22,13 @@ pub(crate) struct Counters {
     pub(crate) parked_ns: Counter,
     pub(crate) spins: Counter,
     pub(crate) spun_ns: Counter,
-    /// The work of the worker itself in loops.
+    /// The counts of the worker itself, for its work in loops.
     pub(crate) loops: LoopCounters,
-    /// The work in loops of callers that count as this worker. A caller holds the loop lock, so
+    /// The counts of callers of loops that count as this worker. A caller holds the loop lock, so
     /// only one caller at a time adds to these counters.
     pub(crate) callers: LoopCounters,
-    /// The work in loops of threads that are not workers, done in the place of this
-    /// worker. Several of them may add to these counters at the same time, so they use
+    /// The counts of threads that are not workers, for their work in loops in the place of this
+    /// worker. Several such threads may add to these counters at the same time, so they use
     /// [`LoopCounters::merge`].
     pub(crate) helpers: LoopCounters,
 }

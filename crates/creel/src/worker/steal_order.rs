@@ -1,5 +1,6 @@
-//! The order in which a worker takes blocks from others. It begins with neighbours, because a
-//! worker shares caches with them, and these contain data that the neighbours have used.
+//! The order in which a worker takes blocks of a loop from other workers. It begins with
+//! neighbours, because a worker shares caches with them, and these contain data that the neighbours
+//! have used.
 
 use creel_topology::{CpuSet, Machine};
 

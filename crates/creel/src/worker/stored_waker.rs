@@ -58,7 +58,8 @@ impl StoredWaker {
         StoredWaker(ManuallyDrop::new(waker.clone()))
     }
 
-    /// Returns whether it wakes the same task as `waker`. It calls no code of the program.
+    /// Returns whether the stored waker wakes the same task as `waker`. Calls no code of the
+    /// program.
     #[inline]
     #[cfg(feature = "net")]
     pub(crate) fn will_wake(&self, waker: &Waker) -> bool {
@@ -105,7 +106,8 @@ impl StoredWaker {
         &self.0
     }
 
-    /// Converts the stored waker into its two words, which own the waker from now on.
+    /// Converts the stored waker into its two words (the data pointer and the vtable), which own
+    /// the waker from now on.
     #[inline]
     pub(crate) fn into_words(self) -> (*const (), &'static RawWakerVTable) {
         let waker = ManuallyDrop::new(self);

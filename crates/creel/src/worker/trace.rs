@@ -1,4 +1,5 @@
-//! The trace of each worker, in which we record what it did and when.
+//! The trace of each worker, in which we record the *spans* of its activity: what the worker did,
+//! and from when to when.
 //!
 //! If tracing is off, a span costs a relaxed load. If it is on, a span costs two reads of the clock
 //! and an uncontended lock, and each worker keeps its first [`SPANS_MAX`] spans.
@@ -8,11 +9,11 @@ use crate::sync::{AtomicBool, Mutex, Ordering, lock, now_ns};
 /// The maximum number of spans kept for one worker.
 const SPANS_MAX: usize = 200_000;
 
-/// The shortest span that is kept, in ns. A shorter span is a wait whose end had come before it
-/// began, for example because work had arrived.
+/// The shortest span that is kept, in ns. A shorter span is a wait that had nothing to wait for,
+/// for example because work had arrived before.
 const SPAN_NS_MIN: u64 = 50;
 
-/// The activity of a worker.
+/// What a worker does during a span.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Doing {
     Loop,
@@ -83,7 +84,7 @@ impl Spans {
         }
     }
 
-    /// Takes the spans kept so far.
+    /// Takes out the spans that were kept so far.
     pub(crate) fn take(&self) -> Vec<Span> {
         std::mem::take(&mut *lock(&self.0))
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A thread that waits, or is about to.
 #[derive(Clone)]
 pub(crate) enum Waiter {
-    /// A thread from outside. Its word records whether it has been woken.
+    /// A thread that is not a worker. Its word records whether it has been woken.
     Thread(Arc<WaitWord>),
     /// The worker with this index.
     Worker(Arc<WorkerSlots>, usize),
@@ -30,11 +30,13 @@ thread_local! {
     static WORD: Arc<WaitWord> = Arc::new(WaitWord::new(QUIET));
 }
 
-/// The value of a thread's word if nothing has happened since the thread last checked.
+/// The value of a waiting thread's word if no other thread has woken it since it last checked its
+/// condition.
 const QUIET: u32 = 0;
-/// The value if the thread has been woken.
+/// The value of a thread's word if the thread has been woken.
 const WOKEN: u32 = 1;
-/// The value if the thread sleeps, or is about to. It is set from `QUIET` only.
+/// The value of a thread's word if the thread sleeps, or is about to. The thread sets it from
+/// `QUIET` only.
 const ASLEEP: u32 = 2;
 
 impl Waiter {
@@ -104,8 +106,8 @@ impl Waiter {
                         sleep(word, every, &done);
                     }
                 }
-                // We set the word again, because a wake-up that was used up here may have been
-                // meant for a wait around this one.
+                // We set the word again, because this wait may have used up a wake-up that was
+                // meant for a wait around it on the same thread.
                 word.swap(WOKEN, Ordering::AcqRel);
             }
             Self::Worker(slots, index) => {
@@ -113,8 +115,8 @@ impl Waiter {
                     return;
                 }
                 let slot = slots.at(*index);
-                // The worker sleeps below, but it must not count as idle, because it cannot take
-                // other work.
+                // The worker sleeps in this loop, but it must not count as idle, because it cannot
+                // take other work.
                 slots.leave_idle_for_long(slot);
                 loop {
                     slot.parker.begin_turn();
@@ -125,8 +127,8 @@ impl Waiter {
                         slot.parker.sleep_inside(every);
                     }
                 }
-                // We notify the worker again, because a wake-up that was used up here may have been
-                // meant for its other work.
+                // We notify the worker again, because this wait may have used up a wake-up that was
+                // meant for the worker's other work.
                 slot.notify();
             }
         }

@@ -38,8 +38,8 @@ impl Wake for WorkerWaker {
             }
             slot.notify();
             // The worker may be in user code. When it began that code, it had no timers that only
-            // it could fire, so it may not have ensured that there is a watchdog. Therefore we do
-            // so here.
+            // it could fire, so it may not have ensured that there is a watchdog. Therefore the
+            // waker ensures that there is one.
             slots.ensure_watchdog();
         }
     }

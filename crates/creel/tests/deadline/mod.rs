@@ -29,7 +29,7 @@ pub const LIMIT: Duration = Duration::from_secs(60);
 pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, wait) = mpsc::channel();
     let thread = thread::spawn(move || {
-        // If it took too long, nobody receives the result, so we ignore the error.
+        // If `f` took too long, nobody receives the result, so we ignore the error.
         let _ = done.send(f());
     });
     match wait.recv_timeout(LIMIT) {
@@ -42,8 +42,9 @@ pub fn bounded<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'st
     }
 }
 
-/// Counts up to `most` rounds of a test. On a busy machine there are fewer of them, so that they
-/// take about a third of [`LIMIT`]. The rest of the limit is for a round that hangs.
+/// Counts up to `most` rounds of a test. On a busy machine there are fewer rounds, so that all
+/// rounds together take about a third of [`LIMIT`]. The rest of the limit is for a round that
+/// hangs.
 #[allow(
     dead_code,
     reason = "each test program uses only a part of this module"

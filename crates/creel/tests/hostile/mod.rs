@@ -1,5 +1,5 @@
 //! Wakers that panic or call back when they are cloned, woken or dropped. [`meets_all`] tests that
-//! an object which keeps a waker works with each of them.
+//! an object which keeps a waker works with each of these wakers.
 
 #![allow(
     dead_code,
@@ -24,8 +24,9 @@ pub enum Step {
     Drop,
 }
 
-/// The state of a waker that calls `act` when `step` happens to it, for example when it is cloned.
-/// It does so only while it is armed. If it has no step, it only counts how often it is woken.
+/// The state of a hostile waker, which calls `act` when `step` happens to it, for example when it
+/// is cloned. It does so only while it is armed. A waker without a step only counts how often it is
+/// woken.
 pub struct Hostile {
     step: Option<Step>,
     act: Box<dyn Fn() + Send + Sync>,
@@ -126,7 +127,7 @@ pub struct Case {
     pub touch: Act,
 }
 
-/// Waits by polling a future, and makes a new future after a panic.
+/// Waits by polling a future. After a panic, makes a new future.
 pub fn by<F: Future<Output = ()> + 'static>(make: impl Fn() -> F + 'static) -> Wait {
     let mut kept = None;
     Box::new(move |cx| {
@@ -150,7 +151,7 @@ pub fn with<T: Send + 'static>(
     })
 }
 
-/// Runs the case with a waker that does `act` at `step`.
+/// Runs the test case with a waker that does `act` at `step`.
 async fn meet(mut case: Case, step: Step, act: Option<Act>) {
     let hostile = match act {
         None => Hostile::panics(step),
@@ -186,7 +187,7 @@ async fn meet(mut case: Case, step: Step, act: Option<Act>) {
     }
 }
 
-/// Runs the case with all hostile wakers, on a pool with a manual clock.
+/// Runs the test case with all hostile wakers, on a pool with a manual clock.
 pub fn meets_all(make: impl Fn(&Clock) -> Case + Send + Sync + 'static) {
     let make = Arc::new(make);
     for step in [Step::Clone, Step::Wake, Step::Drop] {

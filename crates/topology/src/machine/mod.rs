@@ -3,8 +3,9 @@
 //! Invariants:
 //!
 //! - PUs are identified by their OS index.
-//! - The objects of a level do not overlap. The exceptions are an instruction and a data cache, and
-//!   a NUMA node without PUs of its own, which shares the PUs of its nearest nodes.
+//! - The objects of a level do not overlap. There are two exceptions: an instruction cache and a
+//!   data cache may belong to the same PUs, and a NUMA node without PUs of its own shares the PUs
+//!   of its nearest nodes.
 //! - All levels except the cores contain online PUs only.
 //! - Every online PU is in exactly one core.
 //! - Lists are in logical order, in which objects that share more are next to each other. The index
@@ -117,8 +118,8 @@ impl Machine {
         ))
     }
 
-    /// Reads the running system with a few system calls. We always read everything, because reading
-    /// less would not save a call.
+    /// Reads the running system with a few system calls. We always read the whole machine, because
+    /// reading less would not save a call.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     fn here(_: Detail) -> Result<Machine, Error> {
         let parts = system::parts();
@@ -162,8 +163,8 @@ impl Machine {
     /// Reads a machine like [`detect_cores_in`](Machine::detect_cores_in), but with the limits of
     /// the process with this id. The root is usually `/`.
     ///
-    /// `mask` is the affinity mask of the process. If it is unknown, it is read from the files. This
-    /// is for programs that watch others. Without the files of the process, it has no limits.
+    /// `mask` is the affinity mask of the process. If it is unknown, it is read from the files.
+    /// This is for programs that watch others. Without the files of the process, it has no limits.
     ///
     /// ```
     /// use creel_topology::Machine;
@@ -196,9 +197,9 @@ impl Machine {
 
     /// Reads a machine from a folder that contains copies of its `/sys` and `/proc`.
     ///
-    /// The mask is that of `proc/self/status`, if it was copied. This reads some files per PU, so
-    /// it may block for some milliseconds. If a file is unusable or contradicts another,
-    /// [`notes`](Machine::notes) says so.
+    /// The affinity mask is that of the copied file `proc/self/status`, if the folder contains it.
+    /// This reads some files per PU, so it may block for some milliseconds. If a file is unusable
+    /// or contradicts another, [`notes`](Machine::notes) says so.
     ///
     /// # Errors
     ///

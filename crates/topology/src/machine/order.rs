@@ -1,8 +1,9 @@
-//! The logical order of PUs, and cores for PUs without known siblings.
+//! Computes the logical order of PUs, and a core of its own for each PU without known siblings.
 
 use crate::types::CpuSet;
 
-/// Returns the sibling sets, and a set of one PU for each online PU that is in none of them.
+/// Returns the sibling sets (the PUs of each core), and a set of one PU for each online PU that is
+/// in no sibling set.
 pub(super) fn with_lone_pus(siblings: Vec<CpuSet>, online: &CpuSet) -> Vec<CpuSet> {
     let known = siblings.iter().fold(CpuSet::new(), |all, pus| &all | pus);
     let lone = (online - &known)
@@ -13,7 +14,7 @@ pub(super) fn with_lone_pus(siblings: Vec<CpuSet>, online: &CpuSet) -> Vec<CpuSe
 }
 
 /// Returns the online PUs in logical order. They are sorted by the first PU of the widest object
-/// around them, then by that of the next narrower object, and so on.
+/// around them, then by the first PU of the next narrower object, and so on.
 pub(super) fn logical(online: &CpuSet, levels: &[Vec<&CpuSet>]) -> Vec<usize> {
     let mut keys: Vec<(Vec<usize>, usize)> = online
         .iter()

@@ -31,8 +31,8 @@ pub struct Ledger {
     loads: Vec<u64>,
 }
 
-/// The load of one worker. It is divisible by many numbers of PUs, and so large that the remainder
-/// of a division does not matter.
+/// The load of one worker. We divide it by the number of PUs on which the worker may run. It is
+/// divisible by many numbers, and so large that a remainder does not matter.
 const WORKER: u64 = 1 << 32;
 
 impl Ledger {

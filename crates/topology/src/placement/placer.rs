@@ -8,8 +8,8 @@
 //!   one.
 //! - Workers go to the cores with the lowest load first.
 //!
-//! The last two do not apply to `Unpinned`, which restricts a worker to no core, and to a list,
-//! which is used exactly as given.
+//! The last two invariants do not apply to `Unpinned`, which restricts a worker to no core, and to
+//! a list, which is used exactly as given.
 
 use std::collections::BTreeMap;
 
@@ -47,9 +47,9 @@ pub fn place(
 /// A core with at least one allowed PU.
 #[derive(Clone)]
 struct AvailableCore {
-    /// Its allowed PUs, sorted by load. The one with the lowest load comes first.
+    /// The allowed PUs of the core, sorted by load. The PU with the lowest load comes first.
     pus: Vec<usize>,
-    /// The rank of its kind. A higher rank is faster.
+    /// The rank of the core's kind. A higher rank is faster.
     kind: Option<usize>,
     load: u64,
 }
@@ -163,8 +163,8 @@ impl<'a> Placer<'a> {
         kept
     }
 
-    /// Returns the first PU of every core, then the second ones, and so on. The fastest kind comes
-    /// first.
+    /// Returns the first PU of every core, then the second PU of every core, and so on. In each of
+    /// these rounds, cores of the fastest kind come first.
     fn pus_by_rank(&self, workers: usize) -> Vec<CpuSet> {
         let mut cores = self.least_loaded(&self.cores, workers);
         cores.sort_by_key(|core| std::cmp::Reverse(core.kind));
@@ -300,7 +300,8 @@ impl<'a> Placer<'a> {
     }
 }
 
-/// A set of cores among which a worker may move.
+/// A domain, which is a set of cores among which a worker may move, for example the cores of one
+/// cache.
 #[derive(Default)]
 struct Domain {
     pus: CpuSet,
@@ -338,8 +339,8 @@ fn round_robin(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     )
 }
 
-/// Assigns workers with neighbouring indices to neighbouring places. If there are too few places,
-/// they share one.
+/// Assigns workers with neighbouring indices to neighbouring places. If there are fewer places than
+/// workers, such workers share a place.
 fn blocks(places: Vec<CpuSet>, workers: usize) -> (Vec<CpuSet>, usize) {
     let assigned = (0..workers).map(|i| {
         places[if workers <= places.len() {

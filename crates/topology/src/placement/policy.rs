@@ -43,14 +43,15 @@ pub enum Placement {
     /// Gives each worker a core with all its allowed PUs. Cores of the fastest kind get workers
     /// first.
     Cores,
-    /// Gives each worker a PU: first one PU of every core, then the second ones, and so on.
+    /// Gives each worker a PU: first one PU of every core, then the second PU of every core, and so
+    /// on.
     Pus,
-    /// Gives each worker a core, as close to each other as possible: within one cache, node or
-    /// package if they fit. If there are more workers than cores, workers with neighbouring indices
-    /// share a core.
+    /// Gives each worker a core. The cores are as close to each other as possible: within one
+    /// cache, node or package if that has enough cores. If there are more workers than cores,
+    /// workers with neighbouring indices share a core.
     Close,
-    /// Gives each worker a core, as far apart as possible: evenly over packages, then nodes, then
-    /// caches.
+    /// Gives each worker a core. The cores are as far apart as possible: spread evenly over
+    /// packages, then nodes, then caches.
     Spread,
     /// Assigns workers to last-level caches in turn. A worker may move among the PUs that share the
     /// cache.

@@ -16,7 +16,7 @@ pub(crate) fn machine(value: &dyn Fn(&str) -> Option<u64>) -> Option<Parts> {
     let levels = number("hw.nperflevels").filter(|levels| (1..=8).contains(levels));
     let mut parts = Parts::default();
     let mut begin = 0;
-    // We begin with the slowest level, which has the highest number.
+    // We begin with the slowest performance level, which has the highest number.
     for level in (0..levels.unwrap_or(1)).rev() {
         let key = |name: &str| match levels {
             Some(_) => format!("hw.perflevel{level}.{name}"),

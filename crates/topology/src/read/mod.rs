@@ -55,7 +55,8 @@ pub(crate) fn tree(
     let live = mask.filter(|mask| !mask.is_empty());
     let mask = live.cloned().or_else(|| cgroup::mask(&tree));
     let online = match &mask {
-        // The mask of a file may contain offline PUs, but that of a running thread does not.
+        // A mask that was read from a file may contain offline PUs, but the mask of a running
+        // thread does not.
         Some(mask) if live.is_some() || !mask.intersects(&listed) => {
             note_contradiction(&tree, &listed, mask);
             &listed | mask

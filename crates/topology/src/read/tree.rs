@@ -23,12 +23,12 @@ pub(crate) const CPU: &str = "sys/devices/system/cpu";
 const FILE_BYTES_MAX: usize = 1 << 17;
 /// The maximum size of a long file. `/proc/cpuinfo` has about 1.5 KB per PU.
 const LONG_FILE_BYTES_MAX: usize = 1 << 25;
-/// The maximum work for a whole tree. A byte costs 1, and each file or entry of a folder costs
-/// [`ACCESS`]. A machine with 2,048 PUs needs less than a fifth of it.
+/// The maximum work for a whole tree, in units of one byte read. Each file or entry of a folder
+/// counts as [`ACCESS`] bytes. A machine with 2,048 PUs needs less than a fifth of it.
 const WORK_MAX: usize = 1 << 28;
-/// The work of opening a file or reading an entry of a folder.
+/// The work of opening a file or reading an entry of a folder, in units of one byte read.
 const ACCESS: usize = 256;
-/// The maximum number of notes. One cause may spoil thousands of files.
+/// The maximum number of notes. We need a limit, because one cause may spoil thousands of files.
 const NOTES_MAX: usize = 16;
 
 /// The files below a root folder, and notes on those that we could not use.
@@ -51,7 +51,7 @@ impl Tree {
         }
     }
 
-    /// Adds a note, unless it is known or there are too many.
+    /// Adds a note, unless the same note exists already or there are too many notes.
     pub(crate) fn note(&self, note: String) {
         let mut notes = self.notes.borrow_mut();
         if notes.len() < NOTES_MAX && !notes.contains(&note) {
@@ -68,7 +68,8 @@ impl Tree {
         let file = file.trim_start_matches('/');
         let own = file.strip_prefix("proc/self/");
         match (self.process, own) {
-            // The other process may see other mounts, but we read the groups through our own.
+            // The other process may see other mounts, but we read its control groups through the
+            // mounts of this process.
             (Some(_), Some("mountinfo" | "mounts")) => self.root.join(file),
             (Some(process), Some(own)) => self.root.join(format!("proc/{process}/{own}")),
             _ => self.root.join(file),
@@ -92,8 +93,8 @@ impl Tree {
         self.read(file, LONG_FILE_BYTES_MAX)
     }
 
-    /// Returns the text of the file of a limit. Unlike [`Tree::text`], this also notes that the user
-    /// may not read the file, because the limit still applies to the program.
+    /// Returns the text of the file of a limit. Unlike [`Tree::text`], this also notes that the
+    /// user may not read the file, because the limit still applies to the program.
     pub(crate) fn limit_text(&self, file: &str) -> Option<String> {
         let text = self.text(file);
         let path = self.path(file);
@@ -214,7 +215,7 @@ impl Tree {
         }
     }
 
-    /// Takes some of the work that is left. Returns whether any was left.
+    /// Takes some of the work that is left for the tree. Returns whether any was left.
     fn spend(&self, work: usize) -> bool {
         let left = self.work_left.get();
         if left == 0 {

@@ -23,7 +23,7 @@ const GROUP: u32 = 4;
 const DIE: u32 = 5;
 const NUMA_NODE_OF_GROUPS: u32 = 6;
 
-// The flags of a job's CPU rate.
+// The flags of the CPU rate of a job object.
 const ENABLED: u32 = 1;
 const WEIGHT: u32 = 2;
 const HARD_CAP: u32 = 4;
@@ -66,8 +66,8 @@ pub(crate) fn machine(mut bytes: &[u8], word: usize) -> Parts {
             NUMA_NODE | NUMA_NODE_OF_GROUPS => {
                 let pus = record.masks(30, 32);
                 let os_index = u32_at(record.bytes, 8).unwrap_or(0) as usize;
-                // Windows may report a node twice, once with each of these two relations. We keep
-                // the last record.
+                // Windows may report a NUMA node twice, once with each of these two relations
+                // (`RelationNumaNode` and `RelationNumaNodeEx`). We keep the last record.
                 parts.nodes.retain(|node| node.os_index != os_index);
                 parts.nodes.push(NumaNode {
                     os_index,
@@ -111,7 +111,7 @@ pub(crate) fn job_quota(flags: u32, value: u32, pus: usize) -> Option<Constraint
     if flags & ENABLED == 0 || flags & WEIGHT != 0 {
         return None;
     }
-    // The rate is in hundredths of a percent of the whole machine.
+    // The CPU rate is in hundredths of a percent of the whole machine.
     let rate = match () {
         () if flags & MIN_MAX != 0 => value >> 16,
         () if flags & HARD_CAP != 0 => value,
@@ -148,7 +148,8 @@ impl Record<'_> {
     fn masks(&self, count: usize, first: usize) -> CpuSet {
         // Windows versions before 20348 leave the number of masks of a NUMA node at 0.
         let masks = u16_at(self.bytes, count).unwrap_or(0).max(1);
-        // Each element has a mask, the number of its group, and three reserved numbers.
+        // Each element of the list has a mask, the number of its processor group, and three
+        // reserved numbers.
         let len = self.word + 8;
         let mut pus = CpuSet::new();
         for at in (0..usize::from(masks)).map(|n| first + n * len) {

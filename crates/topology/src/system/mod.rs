@@ -27,8 +27,8 @@ mod openmp;
 pub(crate) use openmp::process_mask;
 #[cfg(target_os = "linux")]
 pub(crate) use openmp::process_mask as mask_of_files;
-// Android moves threads between cpusets as it likes, so we claim no masks there. We only read the
-// present one.
+// Android moves threads between cpusets as it likes, so we report no support of masks there. We
+// only read the present mask.
 #[cfg(target_os = "android")]
 pub(crate) use linux::current as mask_of_files;
 

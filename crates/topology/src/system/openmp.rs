@@ -47,7 +47,7 @@ fn openmp_places() -> Option<CpuSet> {
     found
 }
 
-/// Returns the PUs of all places of the OpenMP runtime that a handle shows.
+/// Returns the PUs of all places of the OpenMP runtime to which this handle of `dlopen` belongs.
 fn places_of(handle: *mut c_void) -> Option<CpuSet> {
     type Count = unsafe extern "C" fn() -> c_int;
     type CountOfPlace = unsafe extern "C" fn(c_int) -> c_int;
@@ -70,7 +70,7 @@ fn places_of(handle: *mut c_void) -> Option<CpuSet> {
     let places = unsafe { places() };
     let mut pus = CpuSet::new();
     for place in 0..places.min(OPENMP_MAX as c_int) {
-        // SAFETY: The place exists.
+        // SAFETY: The index is below the number of places that the runtime has returned.
         let count = usize::try_from(unsafe { count(place) }).unwrap_or(0);
         let mut list = vec![-1; count.min(OPENMP_MAX)];
         if list.len() < count {

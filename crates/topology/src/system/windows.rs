@@ -165,7 +165,7 @@ fn groups_of_process() -> u16 {
     if done == 0 { 1 } else { count }
 }
 
-/// Returns the quota of the job that the process belongs to, if there is one.
+/// Returns the CPU quota of the job object that the process belongs to, if it belongs to one.
 fn job_quota(pus: usize) -> Option<crate::types::Constraint> {
     let mut rate = JOBOBJECT_CPU_RATE_CONTROL_INFORMATION::default();
     // SAFETY: validity: `rate` lives through the call and has the size that we pass. A null handle

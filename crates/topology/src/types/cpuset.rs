@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_obey_set_algebra_beyond_1024() {
+    fn sets_of_more_than_1024_pus_obey_set_algebra() {
         let a: CpuSet = "0-2,1500,4000".parse().unwrap();
         let b: CpuSet = "2-3,1500".parse().unwrap();
         assert_eq!((&a & &b).to_string(), "2,1500");

@@ -20,7 +20,7 @@ pub enum Error {
     Unreadable {
         /// The path of the folder.
         path: PathBuf,
-        /// The error of the system.
+        /// The error that the operating system returned.
         source: io::Error,
     },
     /// The folder describes no machine: neither `sys/devices/system/cpu` nor `proc` contains a CPU.

@@ -1,7 +1,8 @@
 //! The objects of a machine as plain data: packages, dies, NUMA nodes, caches, cores, kinds of
 //! cores.
 //!
-//! The relations between them are not part of this file. [`Machine`](crate::Machine) knows them.
+//! The relations between these objects are not part of this file, but of
+//! [`Machine`](crate::Machine).
 
 use super::cpuset::CpuSet;
 
@@ -17,9 +18,9 @@ use super::cpuset::CpuSet;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {
-    /// The number that the system gives it, if any.
+    /// The number that the system gives the package, if any.
     pub os_index: Option<usize>,
-    /// The online PUs.
+    /// The online PUs of the package.
     pub pus: CpuSet,
 }
 
@@ -36,9 +37,9 @@ pub struct Package {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Die {
-    /// The number that the system gives it, if any.
+    /// The number that the system gives the die, if any.
     pub os_index: Option<usize>,
-    /// The online PUs.
+    /// The online PUs of the die.
     pub pus: CpuSet,
 }
 
@@ -54,7 +55,7 @@ pub struct Die {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NumaNode {
-    /// The number that the system gives it. There may be gaps between the numbers.
+    /// The number that the system gives the node. There may be gaps between the numbers.
     pub os_index: usize,
     /// The online PUs of the node.
     ///
@@ -78,11 +79,11 @@ pub struct NumaNode {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheKind {
-    /// Data and instructions.
+    /// The cache holds data and instructions.
     Unified,
-    /// Data only.
+    /// The cache holds data only.
     Data,
-    /// Instructions only.
+    /// The cache holds instructions only.
     Instruction,
 }
 
@@ -104,7 +105,7 @@ pub struct Cache {
     pub kind: CacheKind,
     /// The size in bytes, if known.
     pub size_bytes: Option<u64>,
-    /// The online PUs that share it.
+    /// The online PUs that share the cache.
     pub pus: CpuSet,
 }
 
@@ -120,11 +121,11 @@ pub struct Cache {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Core {
-    /// The PUs as the kernel lists them. This is the only set that may contain offline PUs, because
-    /// some kernels still report the core of an offline PU.
+    /// The PUs of the core as the kernel lists them. This is the only set of a machine that may
+    /// contain offline PUs, because some kernels still report the core of an offline PU.
     pub pus: CpuSet,
-    /// The index of its kind in [`Machine::kinds`](crate::Machine::kinds), or `None` if the kinds
-    /// are unknown.
+    /// The index of the core's kind in [`Machine::kinds`](crate::Machine::kinds), or `None` if the
+    /// kinds are unknown.
     pub kind: Option<usize>,
 }
 
@@ -164,7 +165,7 @@ pub enum KindSource {
     /// The lists of the hybrid PMUs: `sys/devices/cpu_core/cpus`, `cpu_atom/cpus` and
     /// `cpu_lowpower/cpus`.
     Pmu,
-    /// The scheduler's `cpu_capacity`.
+    /// The `cpu_capacity` that the kernel's scheduler uses for each PU.
     Capacity,
     /// The nominal performance of ACPI CPPC.
     Cppc,

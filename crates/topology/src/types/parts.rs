@@ -7,7 +7,8 @@ use super::objects::{Cache, Die, Kind, NumaNode, Package};
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) online: CpuSet,
-    /// The sets of siblings. The list is empty if the system does not report them.
+    /// The sets of siblings, which are the PUs of each core. The list is empty if the system does
+    /// not report them.
     pub(crate) siblings: Vec<CpuSet>,
     pub(crate) packages: Vec<Package>,
     pub(crate) dies: Vec<Die>,

@@ -1,4 +1,5 @@
-//! Tests of the caches of real machines. Each special case has the smallest tree that shows it.
+//! Tests of the caches of real machines. Each test has the smallest tree of files that shows its
+//! special case.
 
 use creel_topology::CacheKind;
 
@@ -59,7 +60,7 @@ fn pus_may_have_private_caches() {
 }
 
 #[test]
-fn caches_without_sharers_belong_to_their_core() {
+fn caches_without_a_list_of_sharers_belong_to_their_core() {
     let mut fixture = Fixture::online("0-3").topology("thread_siblings_list", &["0-1", "2-3"]);
     for pu in 0..4 {
         fixture = cache(

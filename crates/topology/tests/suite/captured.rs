@@ -20,7 +20,7 @@ fn shared() -> Option<PathBuf> {
         .then_some(shared)
 }
 
-/// Files that the tests do not need. They are half of the archive, so we skip them.
+/// Files that the tests do not need. These files are half of the archive, so we do not unpack them.
 const LEFT_OUT: [&str; 4] = [
     "device-tree",
     "ways_of_associativity",
@@ -190,7 +190,8 @@ fn captured_machines_match_their_expectations() {
             Ok(machine) => {
                 let differing = differences(&machine, expected);
                 wrong.extend(differing.iter().map(|line| format!("{name}: {line}")));
-                // `read_cores_from` reads fewer files but must give the same budget.
+                // `read_cores_from` reads fewer files than `read_from`, but must give the same
+                // budget.
                 let brief = Machine::read_cores_from(&root).map(|brief| Budget::of(&brief));
                 if brief.as_ref().ok() != Some(&Budget::of(&machine)) {
                     wrong.push(format!("{name}: by its cores alone {brief:?}"));

@@ -25,7 +25,8 @@ fn another_process_has_limits_of_its_own() {
     let fixture = v2("/own")
         .file("proc/7/cgroup", "0::/other\n")
         .file("proc/7/status", "Cpus_allowed_list:\t0-4\n")
-        // It sees its group elsewhere, but we read it through our own mount.
+        // The other process sees its group at another mount point, but we read the group through
+        // our own mount.
         .file(
             "proc/7/mountinfo",
             "1 1 0:26 /other /cg rw - cgroup2 c rw\n",
@@ -78,7 +79,7 @@ fn the_smallest_quota_of_all_ancestors_applies() {
 }
 
 #[test]
-fn fractions_round_as_requested_but_never_to_zero() {
+fn fractional_quotas_round_as_requested_but_never_to_zero() {
     for (quota, floor, ceil) in [
         ("250000", 2, 3),
         ("50000", 1, 1),
@@ -138,7 +139,7 @@ fn invalid_limits_are_noted_and_do_not_limit() {
 }
 
 #[test]
-fn a_cpuset_narrows_what_is_allowed() {
+fn a_cpuset_narrows_the_allowed_pus() {
     let fixture = v2("/a/b")
         .file("sys/fs/cgroup/cpuset.cpus.effective", "0-7\n")
         .file("sys/fs/cgroup/a/cpuset.cpus.effective", "0-5\n")
@@ -151,7 +152,7 @@ fn a_cpuset_narrows_what_is_allowed() {
 }
 
 #[test]
-fn hyper_threads_count_once() {
+fn hyper_threads_of_one_core_count_once() {
     let fixture = Fixture::online("0-7")
         .topology("core_cpus_list", &["0-1", "2-3", "4-5", "6-7"])
         .file(

@@ -8,10 +8,10 @@
 //! - The allowed PUs of the machine are those of the thread's mask, if there is one.
 //! - The budget has at least one worker, and every policy can place workers on the allowed PUs.
 //!
-//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is a command line, the fuzz
-//! shows each tree as the `/sys` and `/proc` of a mount namespace (as root), and checks that the
-//! command succeeds there. If it prints a number of workers, the number must be at least one. For
-//! example: `CREEL_FUZZ_PROGRAM="creel run --explain -- echo started"`.
+//! `CREEL_FUZZ` sets the number of mutations. If `CREEL_FUZZ_PROGRAM` is a command line, each tree
+//! also becomes the `/sys` and `/proc` of a mount namespace (this needs root). The test checks that
+//! the command succeeds in this namespace. If it prints a number of workers, the number must be at
+//! least one. For example: `CREEL_FUZZ_PROGRAM="creel run --explain -- echo started"`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -67,8 +67,8 @@ fn check(root: &Path, mask: Option<&CpuSet>, number: usize, change: &str) {
             assert!(budget.workers() >= 1, "{change}");
             assert!(budget.bound_by().workers >= 1, "{change}");
         }
-        // Some placements compare each core with each other core. To try all of them would take
-        // longer than to read the tree.
+        // Some placements compare each core with each other core. Trying all placements for each
+        // tree would take longer than reading the tree.
         let placed = usize::from(machine.online().len() <= 2048) * 2;
         let policies = POLICIES.iter().cycle().skip(number % POLICIES.len());
         for policy in policies.take(placed) {
@@ -168,8 +168,8 @@ fn change(dice: &mut Dice, root: &Path, path: &Path) -> (Box<dyn FnOnce()>, Stri
     (Box::new(restore), format!("{name}: {what}"))
 }
 
-/// A shell in a mount namespace whose `/sys` and `/proc` are those of a tree. It runs a command
-/// for each line that it gets, so that the mounts are made only once.
+/// A shell in a mount namespace in which `/sys` and `/proc` show the files of a tree. It runs a
+/// command for each line that it gets, so that the mounts are made only once.
 struct Namespace {
     shell: Child,
     answers: BufReader<ChildStdout>,
@@ -229,7 +229,8 @@ impl Drop for Namespace {
 struct Tree {
     root: PathBuf,
     paths: Vec<PathBuf>,
-    /// The files of the process and the lists. They have more effect than the many files of a PU.
+    /// The files of the process and the lists of PUs. A change to one of these has more effect than
+    /// a change to one of the many files of a PU.
     rare: Vec<PathBuf>,
 }
 
@@ -301,14 +302,16 @@ fn hostile_captured_machines_always_give_a_worker() {
         .collect();
     roots.sort();
     let trees: Vec<Tree> = roots.iter().map(|root| Tree::open(root)).collect();
-    // A machine is read more often if it has few files, so that each takes about the same time.
+    // We read a machine more often if it has few files, so that each machine takes about the same
+    // time.
     let speeds = trees
         .iter()
         .map(|tree| 1.0 / (20.0 + tree.paths.len() as f64));
     let all: f64 = speeds.clone().sum();
     let share = |speed: f64| (mutations() as f64 * speed / all).ceil() as usize;
     let shares: Vec<usize> = speeds.map(share).collect();
-    // Each tree has its own dice, so that the mutations do not depend on the order of the threads.
+    // Each tree has its own random number generator, so that the mutations do not depend on the
+    // order of the threads.
     let tasks = trees
         .iter()
         .zip(&shares)
@@ -329,7 +332,7 @@ fn hostile_captured_machines_always_give_a_worker() {
 }
 
 #[test]
-fn trees_without_any_file_give_the_mask() {
+fn a_tree_without_files_gives_the_pus_of_the_mask() {
     let mask = set("3,5-6");
     for root in [Path::new("no/such/folder"), Fixture::new().root()] {
         let machine = Machine::detect_in(root, Some(&mask));
@@ -402,7 +405,7 @@ fn isolated_pus_are_noted() {
 }
 
 #[test]
-fn groups_outside_of_the_mount_are_noted() {
+fn control_groups_outside_of_the_mount_are_noted() {
     let fixture = |group: &str, root: &str| {
         Fixture::online("0-7")
             .file(

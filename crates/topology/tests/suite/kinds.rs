@@ -1,5 +1,5 @@
-//! Tests of the kinds of cores. Each machine has the files that the kernel shows on real ones,
-//! where no single source distinguishes all kinds.
+//! Tests of the kinds of cores. Each machine has the files that the kernel shows on a real machine.
+//! On these machines, no single source distinguishes all kinds.
 
 use creel_topology::{KindSource, Machine, Placement, place};
 
@@ -101,7 +101,7 @@ fn strix_point() -> Fixture {
 }
 
 #[test]
-fn compact_cores_are_a_kind() {
+fn compact_cores_are_a_kind_of_their_own() {
     let by_frequency = strix_point()
         .each("0-7", "cpufreq/cpuinfo_max_freq", "5157895\n")
         .each("8-23", "cpufreq/cpuinfo_max_freq", "3305160\n");
@@ -137,7 +137,8 @@ fn the_most_trusted_source_decides_which_kind_is_faster() {
             .each("4-5", "cpufreq/cpuinfo_max_freq", "3000000\n")
     };
     assert_eq!(kinds(&hybrid()), ["4-5", "0-3"]);
-    // The less trusted frequency must not change the order.
+    // The frequency is trusted less than the first source, so it must not change the order of the
+    // kinds.
     let capacity =
         hybrid()
             .each("0-3", "cpu_capacity", "446\n")
@@ -158,7 +159,7 @@ fn sources_that_do_not_cover_a_kind_are_ignored() {
         .machine();
     assert!(machine.kinds().is_empty());
     // All efficiency cores have a frequency, so their frequencies split them into two kinds. One of
-    // the performance cores (PU 0) has none, so these stay one kind.
+    // the performance cores (PU 0) has no frequency, so the performance cores stay one kind.
     let partly = Fixture::online("0-5")
         .file("sys/devices/cpu_core/cpus", "0-1\n")
         .file("sys/devices/cpu_atom/cpus", "2-5\n")

@@ -63,7 +63,7 @@ fn broken_texts_never_panic() {
     }
 }
 
-/// Returns a tree with a file of every sort that the readers know.
+/// Returns a tree with at least one file of every sort that the readers know.
 pub fn whole() -> Fixture {
     let mut fixture = Fixture::online("0-3")
         .topology("core_cpus_list", &["0-1", "2-3"])

@@ -1,5 +1,5 @@
-//! Tests of the NUMA nodes that real kernels report. Each special case has the smallest tree that
-//! shows it.
+//! Tests of the NUMA nodes that real kernels report. Each test has the smallest tree of files that
+//! shows its special case.
 
 use crate::support::{Fixture, NODE, texts};
 use creel_topology::Budget;

@@ -268,7 +268,7 @@ fn layouts_are_deterministic() {
 }
 
 #[test]
-fn lists_are_used_round_robin_and_never_widen() {
+fn sets_of_a_list_are_assigned_in_turn_and_never_widened() {
     let machine = Machine::synthetic("core:8").unwrap();
     let allowed = set("0-5");
     let assigned = |text: &str, workers| {
@@ -333,7 +333,7 @@ fn pools_spread_over_free_cores() {
 }
 
 #[test]
-fn domain_and_pu_policies_use_the_ledger() {
+fn workers_in_caches_nodes_and_pus_are_counted_in_the_ledger() {
     let machine = Machine::synthetic("package:2 l3:2 core:2 pu:2").unwrap();
     let mut ledger = Ledger::new();
     let mut next = |placement| {

@@ -7,7 +7,7 @@ fn machine(description: &str) -> Machine {
 }
 
 #[test]
-fn levels_nest_in_order() {
+fn levels_of_a_description_nest_in_order() {
     let machine = machine("package:2 numa:2 l3:2 core:4 pu:2");
     assert_eq!(machine.online().to_string(), "0-63");
     assert_eq!(machine.packages()[1].pus.to_string(), "32-63");
@@ -17,7 +17,7 @@ fn levels_nest_in_order() {
 }
 
 #[test]
-fn kinds_have_their_own_smt_width() {
+fn kinds_of_cores_may_differ_in_hardware_threads_per_core() {
     let machine = machine("package:1 core:6+8 pu:2+1");
     assert_eq!(machine.online().len(), 20);
     let kinds: Vec<String> = machine

@@ -1,4 +1,5 @@
-//! Tests of the special cases of real kernels. Each has the smallest tree that shows it.
+//! Tests of special cases of real kernels. Each test has the smallest tree of files that shows its
+//! case.
 
 use crate::support::{CPU, Fixture, NODE, cores, set, texts};
 use creel_topology::{Error, Machine};

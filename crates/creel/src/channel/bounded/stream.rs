@@ -1,9 +1,9 @@
-//! A bounded channel as a stream and a sink, the traits of the crates `futures-core` and
-//! `futures-sink`.
+//! Implements the trait `Stream` of the crate `futures-core` for receivers of bounded channels, and
+//! the trait `Sink` of `futures-sink` for their senders.
 //!
 //! A receiver of a bounded channel has an entry in the list of waiters while it waits. The futures
-//! of `recv` own this entry, but a stream has no future between two polls. Therefore these types
-//! keep it.
+//! of `recv` own this entry, but a stream has no future between two polls. Therefore the stream and
+//! the sink keep the entry themselves.
 
 use super::{End, Receiver, RecvFuture, SendError, SendFuture, Sender, Ticket, TrySendError};
 use futures_core::Stream;
@@ -128,7 +128,7 @@ pub struct SendSink<T> {
     ticket: Option<Ticket>,
 }
 
-// The sink never pins its message.
+// The sink never pins its message, so it may be moved even if the message may not.
 impl<T> Unpin for SendSink<T> {}
 
 impl<T> SendSink<T> {

@@ -1,5 +1,5 @@
-//! The two ends of a channel as a stream and a sink, the traits of the crates `futures-core` and
-//! `futures-sink`.
+//! Implements the trait `Stream` of the crate `futures-core` for the receiver of an spsc channel,
+//! and the trait `Sink` of `futures-sink` for its sender.
 
 use super::{FULL, RX_GONE, Receiver, SendError, Sender, TX_WAIT, TrySendError, budget};
 use crate::sync::Ordering;

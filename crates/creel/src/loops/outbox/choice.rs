@@ -2,16 +2,16 @@
 //!
 //! Several threads have to store all messages in buckets and to fetch them from the caches of other
 //! cores. If the senders do little, this costs more than several threads save, in particular if
-//! another program uses one of the CPUs. Therefore an outbox measures *steps*. A step is a loop over
-//! the senders together with the delivery. The outbox uses the faster way, and tries the other one
-//! again from time to time. It begins with several threads, because the first step may be long, or
-//! may be the only one.
+//! another program uses one of the CPUs. Therefore an outbox measures *steps*. A step is a loop
+//! over the senders together with the delivery. The outbox uses the faster of the two *ways* (one
+//! thread or several), and tries the slower one again from time to time. It begins with several
+//! threads, because the first step may be long, or may be the only one.
 //!
 //! Both ways deliver the same messages in the same order, so this never changes a result.
 
-/// The number of steps that a trial runs in the other way. We take the median of their durations,
-/// because the first step allocates or finds cold caches, and a thread may be preempted in another
-/// step.
+/// A trial runs this number of steps in the way (one thread or several) that is not in use. We take
+/// the median of their durations, because the first step allocates or finds cold caches, and a
+/// thread may be preempted in another step.
 const TRIALS: usize = 3;
 /// `FIRST_TRIAL` is the number of steps before the first trial. The distance to the next trial is
 /// at least `EVERY_MIN` steps. This minimum doubles with each trial that was in vain, up to
@@ -20,10 +20,11 @@ const TRIALS: usize = 3;
 const FIRST_TRIAL: u32 = 2;
 const EVERY_MIN: u32 = 16;
 const EVERY_MAX: u32 = 512;
-/// While one thread needs less than this for a step, in ns, we do not try several threads.
+/// While one thread needs less than this time for a step, in ns, we do not try several threads.
 const WORTH_NS: u64 = 10_000;
-/// If a step on one thread could take longer than this, in ns, we do not try it. We estimate its
-/// duration as that of a shared step times the number of threads.
+/// If a step on one thread could take longer than this time, in ns, we do not try one thread. We
+/// estimate the duration of such a step as the duration of a step on several threads times the
+/// number of threads.
 const TRY_NS: u64 = 5_000_000;
 
 /// The threads that run a step.
@@ -38,9 +39,10 @@ pub(super) enum Way {
 #[derive(Debug)]
 pub(super) struct Choice {
     best: Way,
-    /// The average duration of a step by each way, in ns, or 0 if it is unknown.
+    /// The average duration of a step in each way (one thread, several threads), in ns, or 0 if it
+    /// is unknown.
     average: [u64; 2],
-    /// The durations of the trial that is under way.
+    /// The durations of the steps in the trial that is under way, in ns.
     trial: [u64; TRIALS],
     /// The number of steps that this trial still needs.
     trials_left: usize,
@@ -67,7 +69,7 @@ impl Choice {
         }
     }
 
-    /// Returns the way of the next step.
+    /// Returns the way in which the next step runs: on one thread or on several.
     pub(super) fn way(&self) -> Way {
         #[cfg(test)]
         if let Some(forced) = self.forced {
@@ -86,15 +88,16 @@ impl Choice {
         }
     }
 
-    /// Learns the duration of a step that was run in this way. If it was shared, `threads` is the
-    /// number of threads.
+    /// Learns the duration of a step that was run in this way. If several threads ran it, `threads`
+    /// is their number.
     pub(super) fn learn(&mut self, way: Way, ns: u64, threads: usize) {
         if way != self.best {
             self.learn_trial(ns);
             return;
         }
         let average = &mut self.average[way as usize];
-        // A single step that was disturbed must not count for much.
+        // A single step that was disturbed, for example by a preemption, must not change the
+        // average much.
         *average = match *average {
             0 => ns,
             average if ns < average => u64::midpoint(average, ns),
@@ -102,7 +105,7 @@ impl Choice {
         };
         let (average, other) = (*average, self.average[self.other() as usize]);
         if other > 0 && average > other + other / 8 {
-            // The trial that led to this way was misleading, or the steps have changed.
+            // The trial after which we chose this way was misleading, or the steps have changed.
             self.best = self.other();
             self.wait_longer(average / other);
             return;
@@ -160,7 +163,7 @@ mod tests {
 
     const THREADS: usize = 2;
 
-    /// Runs steps with the given durations. Returns how many of them each way ran.
+    /// Simulates steps with the given durations. Returns how many of them ran in each way.
     fn run(choice: &mut Choice, steps: usize, ns: impl Fn(Way, usize) -> u64) -> [usize; 2] {
         let mut ran = [0; 2];
         for step in 0..steps {
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_faster_way_runs_almost_all_steps() {
+    fn almost_all_steps_use_the_faster_number_of_threads() {
         for (alone, shared) in [(100_000, 200_000), (200_000, 100_000)] {
             let mut choice = Choice::new();
             let [by_one, by_all] = run(&mut choice, 1000, |way, _| match way {
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_changes_when_the_other_way_becomes_faster() {
+    fn an_outbox_changes_to_one_thread_when_that_becomes_faster() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 4000, |way, step| match (way, step < 1000) {
             (Way::Alone, _) => 100_000,
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn short_steps_are_shared_only_before_the_first_trial() {
+    fn short_steps_use_several_threads_only_before_the_first_trial() {
         let [_, by_all] = run(&mut Choice::new(), 1000, |way, _| match way {
             Way::Alone => WORTH_NS / 2,
             Way::Shared => WORTH_NS,
@@ -205,13 +208,13 @@ mod tests {
     }
 
     #[test]
-    fn long_steps_are_always_shared() {
+    fn long_steps_always_use_several_threads() {
         let [by_one, _] = run(&mut Choice::new(), 1000, |_, _| TRY_NS);
         assert_eq!(by_one, 0);
     }
 
     #[test]
-    fn single_slow_steps_do_not_change_the_way() {
+    fn single_slow_steps_do_not_change_the_number_of_threads() {
         let mut choice = Choice::new();
         let [_, by_all] = run(&mut choice, 1000, |way, step| match way {
             Way::Alone if step % 10 == 7 => 5_000_000,

@@ -1,4 +1,4 @@
-//! Sends and delivers messages in one call.
+//! [`Pool::exchange`], which sends and delivers the messages of an outbox in one call.
 
 use super::{Outbox, OutboxSender, choice::Way, no_receiver};
 use crate::{
@@ -55,10 +55,10 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
 }
 
 impl Pool {
-    /// Calls `send(item, post)` once for each item and `deliver(receiver, message)` for each message
-    /// that is sent with `post`. A receiver gets its messages in the order of their senders'
-    /// indices, and the messages of one sender in the order in which they were sent. Blocks until
-    /// all messages are delivered.
+    /// Calls `send(item, post)` once for each item and `deliver(receiver, message)` for each
+    /// message that is sent with `post`. A receiver gets its messages in the order of their
+    /// senders' indices, and the messages of one sender in the order in which they were sent.
+    /// Blocks until all messages are delivered.
     ///
     /// The result is that of a loop over the items with the [`Outbox`], followed by
     /// [`deliver`](Self::deliver). This call is faster if little work is done for each message. In
@@ -104,8 +104,8 @@ impl Pool {
         if alone || self.threads_for(len, items.most()) <= 1 {
             let begun_ns = now_ns();
             let base = items.open(Sections::ONE);
-            // SAFETY: only this thread visits the items. Its index 0 is below any maximum, and there
-            // is one section.
+            // SAFETY: only this thread visits the items. Its index 0 is below any maximum, and
+            // there is one section.
             let mut hand = unsafe { I::take(&base, 0, 0) };
             let mut post = ExchangeSender(To::Receivers(receivers, &deliver));
             let mut visit = |index| {
@@ -132,7 +132,7 @@ impl Pool {
                     shift: post.shift,
                     receivers: post.receivers,
                 };
-                // SAFETY: `walk` passes each index once.
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
                 let item = unsafe { I::item(hand, index) };
                 send(item, &mut ExchangeSender(To::Buckets(sender)));
             }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn one_thread_and_several_deliver_the_same_bits() {
+    fn exchanges_on_one_thread_and_on_several_have_the_same_result() {
         for senders in [0, 3, 300, 20_000] {
             let mut expected = vec![vec![1; RECEIVERS]; 20];
             let mut receivers = expected[0].clone();
@@ -219,9 +219,10 @@ mod tests {
         }
     }
 
-    /// The way must not be ignored, or the test above compares one way with itself.
+    /// An outbox must use the way that a test forces. Otherwise, the test above would compare one
+    /// way with itself.
     #[test]
-    fn steps_run_in_the_forced_way() {
+    fn a_test_can_force_one_thread_or_several() {
         // A pool that adapts shares no sticky loop on a machine with one CPU.
         let builder = Pool::builder().workers(2).wait(crate::Wait::Park);
         let pool = builder.build().expect("in range");
@@ -243,7 +244,7 @@ mod tests {
     #[should_panic(
         expected = "cannot send a message to receiver 7, because there are only 7 receivers"
     )]
-    fn a_missing_receiver_is_named() {
+    fn a_message_to_a_missing_receiver_panics_with_its_index() {
         let pool = Pool::builder().workers(2).build().expect("in range");
         let (mut outbox, mut receivers) = (Outbox::new(), [0; 7]);
         pool.exchange(

@@ -1,10 +1,10 @@
-//! The two words of the loop protocol, as values: which loop is published, and which blocks are
-//! left.
+//! The two words of the loop protocol, as values. The first word says which loop is published, and
+//! the second word says which blocks of a share are left.
 //!
 //! Each loop has an **epoch**, which is one more than that of the previous loop. After the highest
-//! epoch comes 1 again, because 0 is not the epoch of any loop. A share is cut into [`BLOCKS`]
-//! blocks, whatever its number of items. A worker can therefore claim blocks without reading
-//! anything that belongs to the caller.
+//! epoch comes 1 again, because 0 is not the epoch of any loop. A share (the part of a loop that
+//! belongs to one worker) is cut into [`BLOCKS`] blocks, whatever its number of items. A worker can
+//! therefore claim blocks without reading anything that belongs to the caller.
 
 use std::ops::Range;
 
@@ -72,13 +72,15 @@ impl Call {
         Self(fields | (epoch & EPOCH_MASK) << 26)
     }
 
-    /// Returns the same call with the flag that makes its participants wake others.
+    /// Returns the same call with the flag `WAKE`, which makes the loop's workers wake other
+    /// workers.
     pub(crate) fn waking(self) -> Self {
         Self(self.0 | Self::WAKE)
     }
 
-    /// Returns the same call with the flag that keeps excluded workers out. Without it, the units
-    /// of the loop may wait for each other, so each worker has to take its share.
+    /// Returns the same call with the flag `OPTIONAL`, which keeps excluded workers out of the
+    /// loop. In a loop without this flag, the units may wait for each other, so each worker has to
+    /// take its share.
     pub(crate) fn optional(self) -> Self {
         Self(self.0 | Self::OPTIONAL)
     }
@@ -159,10 +161,11 @@ pub(crate) fn units_of(blocks: Range<u64>, share: Range<usize>) -> Range<usize> 
     at(blocks.start)..at(blocks.end)
 }
 
-/// Units that are cut into parts whose lengths differ by at most one. The longer parts come first.
+/// Units (for example items or chunks) that are cut into parts whose lengths differ by at most one.
+/// The longer parts come first.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Even {
-    /// The length of a part, without the extra unit of the first ones.
+    /// The length of a part in units, without the extra unit of the first parts.
     pub(crate) base: usize,
     /// The number of parts that have one extra unit.
     pub(crate) extra: usize,
@@ -187,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_call_returns_all_its_parts() {
+    fn a_call_that_is_packed_into_a_word_returns_all_its_fields() {
         let call = Call::new(77, WORKERS_MAX, 1022, Grain(3));
         assert_eq!(
             (call.epoch(), call.workers(), call.caller()),
@@ -204,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_complete_for_the_next_loop_and_empty_for_latecomers() {
+    fn a_share_is_whole_in_the_next_loop_and_empty_for_late_workers() {
         let left = Left::new(5, 3..9);
         assert_eq!(left.of(5), Some(3..9));
         assert_eq!(left.of(6), None);

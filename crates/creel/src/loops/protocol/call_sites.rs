@@ -1,13 +1,13 @@
 //! The call sites of loops. For each place that calls a loop, we remember its cost and the bounds
 //! of its shares.
 //!
-//! This is a small fixed table. The key consists of the place in the source, the closure's code,
-//! the number of units, the number of workers, and a number that the caller may choose
-//! ([`Pool::with_site`]). The code is part of the key because a generic function has one place but
-//! many closures. The caller's number is part of it because a function that takes a function
-//! pointer has one closure for many loops. If a site is not in the table, its loop is divided
-//! evenly, and the site replaces the one in its set that was used least recently. The table never
-//! changes a result. It only decides which worker visits which items.
+//! The sites are in a small table of fixed size. The key consists of the place in the source, the
+//! closure's code, the number of units, the number of workers, and a number that the caller may
+//! choose ([`Pool::with_site`]). The code is part of the key because a generic function has one
+//! place but many closures. The caller's number is part of it because a function that takes a
+//! function pointer has one closure for many loops. If a site is not in the table, its loop is
+//! divided evenly, and the site replaces the one in its set that was used least recently. The table
+//! never changes a result. It only decides which worker visits which items.
 //!
 //! A loop may not be worth waking the sleeping workers on its own. All sites together decide
 //! whether to wake them ([`Alone`]), because a program often calls small loops one after the other
@@ -18,13 +18,13 @@
 use super::call::{Even, Grain};
 use std::panic::Location;
 
-/// The size of the table: the number of sets, and of sites in each set.
+/// The size of the table: the number of sets, and the number of sites in each set.
 const SETS: usize = 16;
 const SITES_PER_SET: usize = 4;
 /// The first `TIMED_AT_FIRST` calls of a site are all timed, and then one in `TIMED_EVERY`. Of the
 /// calls that their caller runs alone, we also time one in `INLINE_TIMED_EVERY`, because a call
-/// that has become long is only noticed when it is timed. Of the tiny calls we time only the
-/// latter. The last number is odd, because two loops that share a site often take turns.
+/// that has become long is only noticed when it is timed. Of the tiny calls we time only one in
+/// `INLINE_TIMED_EVERY`. This number is odd, because two loops that share a site often take turns.
 const TIMED_AT_FIRST: u64 = 4;
 const TIMED_EVERY: u64 = 32;
 const INLINE_TIMED_EVERY: u64 = 31;
@@ -34,8 +34,8 @@ const SPREAD_NS: u64 = 300;
 /// Calls that find the workers asleep, and follow each other within this time in ns, count as one
 /// long call.
 const FOLLOWING_NS: u64 = 20_000;
-/// The limits of how long such calls must take in total before the workers are woken, as a multiple
-/// of the cost of a wake-up.
+/// We wake the workers after calls that found them asleep have taken a certain time in total. These
+/// are the smallest and largest values of this time, as multiples of the cost of a wake-up.
 const WAKES_MIN: u64 = 1;
 const WAKES_MAX: u64 = 1024;
 /// The number of timed calls after which we decide whether the shares are even.
@@ -47,11 +47,12 @@ const CLAIM_NS: u64 = 1_000;
 const MOVES_MAX: u32 = 12;
 const MOVE_AGAIN: u64 = 64;
 
-/// The sites. Each is in one of the places of the set that the hash of its key selects.
+/// The call sites. The hash of a site's key selects a set, and the site is in one of the places of
+/// this set.
 #[derive(Default)]
 pub(in crate::loops) struct Sites {
     sites: Vec<Site>,
-    /// The number of lookups so far.
+    /// The number of lookups in the table so far.
     looks: u64,
     alone: Alone,
 }
@@ -68,35 +69,39 @@ pub(in crate::loops) struct Key {
     slots: usize,
 }
 
-/// The loops that their callers ran alone because the workers slept, if they follow each other
-/// closely.
+/// Loops that found the workers asleep, if they follow each other closely. Their callers ran them
+/// alone.
 ///
 /// We use the rule of the rent-or-buy problem. When such loops have taken as long as a wake-up
 /// costs, we wake the workers. If the workers are asleep again before another loop has found them
 /// awake, the loops must take four times as long the next time.
 #[derive(Debug)]
 pub(in crate::loops) struct Alone {
-    /// The time at which the last of these loops began.
+    /// The time at which the last loop that found the workers asleep began.
     last_ns: u64,
-    /// The duration of the last of these loops on one thread.
+    /// The duration of that loop on one thread, in ns.
     last_took_ns: u64,
-    /// The total duration of the loops that have followed each other, on one thread.
+    /// The total duration on one thread, in ns, of the consecutive loops that found the workers
+    /// asleep.
     spent_ns: u64,
-    /// The duration after which we wake the workers, as a multiple of the cost of a wake-up.
+    /// When the consecutive loops have taken this long in total, we wake the workers. It is a
+    /// multiple of the cost of a wake-up.
     wakes: u64,
 }
 
-/// The data that we remember of one site.
+/// The data that we remember of one call site.
 #[derive(Default)]
 pub(in crate::loops) struct Site {
     key: Key,
-    /// The number of the lookup that last used this site.
+    /// The number of the lookup that last used this site, so that we can replace the site that was
+    /// used least recently.
     looked: u64,
     calls: u64,
-    /// The average duration of a call on one thread, in ns.
+    /// The average duration of a call of this loop on one thread, in ns.
     total_ns: u64,
-    /// The duration of the last timed call, if it was far above the average or far below it. We
-    /// then time the next call, and believe the two if they agree. Otherwise it is 0.
+    /// The duration of the last timed call in ns, if it was far above the average or far below it,
+    /// and otherwise 0. In the first case we time the next call, and believe both durations if they
+    /// agree.
     jumped_ns: u64,
     /// The shortest duration of each share in the last few timed calls. We use the minimum, because
     /// disturbances only increase the duration.
@@ -112,12 +117,12 @@ pub(in crate::loops) struct Site {
 /// The way in which a call is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::loops) enum Plan {
-    /// The caller runs it alone, because sharing it would cost more than it saves.
+    /// The caller runs the loop alone, because sharing it would cost more than it saves.
     Inline {
-        /// Whether to measure its duration.
+        /// Whether to measure the loop's duration.
         timed: bool,
     },
-    /// All its workers run it.
+    /// All workers of the loop run it.
     Spread {
         /// The smallest number of blocks that is claimed at once.
         grain: Grain,
@@ -242,7 +247,7 @@ impl Site {
         tiny
     }
 
-    /// Returns the average duration of a call on one thread.
+    /// Returns the average duration of a call of this loop on one thread, in ns.
     pub(in crate::loops) fn total_ns(&self) -> u64 {
         self.total_ns
     }
@@ -385,7 +390,7 @@ impl Site {
 mod tests {
     use super::*;
 
-    /// The cost of a wake-up, and the duration of the loops in these tests on one thread.
+    /// The cost of a wake-up, and the duration of one loop in these tests on one thread, in ns.
     const WAKE_NS: u64 = 14_000;
     const LOOP_NS: u64 = 8_000;
 
@@ -406,8 +411,8 @@ mod tests {
 
     /// Calls loops one after the other for `span` ns, with `pause` ns in between, from `closures`
     /// sites. The workers sleep unless they were woken, and then stay awake for `awake` loops.
-    /// Returns the number of loops that they missed, the number of all loops, and how often they
-    /// were woken.
+    /// Returns the number of loops that the workers missed, the number of all loops, and how often
+    /// the workers were woken.
     fn calls(closures: usize, pause: u64, span: u64, awake: u64) -> (u64, u64, u64) {
         let mut sites = Sites::default();
         cache(&mut sites, closures);
@@ -437,7 +442,8 @@ mod tests {
                 missed * LOOP_NS <= WAKE_NS && wakes == 1,
                 "{closures}: {missed}"
             );
-            // This also holds if the workers fall asleep now and then.
+            // Now the workers fall asleep again after 100 loops. Each time, they miss only loops
+            // that together take about as long as a wake-up costs.
             let (missed, loops, wakes) = calls(closures, 300, SECOND, 100);
             assert!(
                 missed <= wakes * WAKE_NS.div_ceil(LOOP_NS),

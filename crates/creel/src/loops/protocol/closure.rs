@@ -1,4 +1,5 @@
-//! The closure of a loop as a plain value, which fits into the cache line that publishes the loop.
+//! The closure of a loop as a value of a few words, which fits into the cache line that publishes
+//! the loop.
 //!
 //! A thread that runs a loop's blocks needs the closure. If the closure were behind a reference,
 //! one more cache line would go from the caller to each worker. The caller would also have to get
@@ -36,7 +37,7 @@ pub(in crate::loops) struct Body<'a> {
 pub(in crate::loops) type Code = unsafe fn(*const Words, Range<usize>, usize);
 
 impl<'a> Body<'a> {
-    /// Creates a body from a closure.
+    /// Creates the body of a loop from the loop's closure.
     ///
     /// # Safety
     ///
@@ -60,7 +61,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// Does these units.
+    /// Calls the closure for these units.
     pub(in crate::loops) fn call(&self, units: Range<usize>, who: usize) {
         // SAFETY: the code and the words were made for each other, and `'a` has not ended.
         unsafe { (self.code)(&self.words, units, who) }

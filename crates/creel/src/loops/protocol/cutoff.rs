@@ -15,20 +15,22 @@
 //! 3. If more than [`CREDIT`] joins happen below one fork at the edge, the recursion is deeper
 //!    there than elsewhere, and the edge moves down at once.
 //!
-//! Therefore a fork is not offered only if the forks at its place have just been measured, and each
-//! of them took less than a few microseconds. A thief would need as long as that to steal it.
+//! Therefore we leave a fork unoffered only if the forks at its place have just been measured, and
+//! each of them took less than a few microseconds. A thief would need as long as that to steal the
+//! fork.
 
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
 
-/// The time that the first closure of a fork at the edge should take, in units of [`stamp`]. It is
-/// one to two microseconds.
+/// The time that the first closure of a fork at the edge (the last level at which forks are
+/// offered) should take, in units of [`stamp`]. It is one to two microseconds.
 const LEAF: u64 = 2_000;
-/// The number of forks that are offered in any case.
+/// The number of forks at the beginning of a recursion that are offered in any case.
 const LEARN: usize = 64;
-/// The number of short forks that are needed to set the cutoff, and to move it up.
+/// The number of short forks after which we set the cutoff, and the number after which we move it
+/// up.
 const TINY_FIRST: usize = 4;
 const TINY: usize = 8;
-/// The maximum number of joins below one fork at the edge.
+/// The maximum number of joins below one fork at the edge. After more joins, the edge moves down.
 const CREDIT: usize = 1_024;
 /// If a fork shows that the edge is much too high, the cutoff moves to this number of levels below
 /// that fork.
@@ -56,7 +58,7 @@ pub(in crate::loops) struct Cutoff {
     tiny: AtomicUsize,
 }
 
-/// A place in a recursion: the depth, and the cutoff that is known there.
+/// A place in a recursion of joins: the depth, and the cutoff that is known there.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Place {
     depth: usize,
@@ -118,7 +120,8 @@ impl Cutoff {
         Place { depth, at }
     }
 
-    /// Goes to another place. Returns the place from which the thread comes.
+    /// Moves the thread to another place in a recursion. Returns the place at which the thread was
+    /// before.
     pub(super) fn go_to(&self, to: Place) -> Place {
         let from = self.place(self.depth());
         set(&self.depth, to.depth);
@@ -129,7 +132,8 @@ impl Cutoff {
         from
     }
 
-    /// Returns whether the next join is a call. Takes one credit if so.
+    /// Returns whether the next join is two plain calls, because it is below a fork at the edge. If
+    /// so, takes one of the joins that may still happen there.
     #[inline(always)]
     pub(in crate::loops) fn is_below(&self) -> bool {
         let credit = get(&self.credit);
@@ -147,7 +151,7 @@ impl Cutoff {
         get(&self.at) <= depth + 1 && self.begin_at_edge(depth)
     }
 
-    /// Begins a fork that is not above the edge.
+    /// Begins a fork at or below the edge, or a fork of a thread that is still learning.
     #[cold]
     #[inline(never)]
     fn begin_at_edge(&self, depth: usize) -> bool {
@@ -161,7 +165,8 @@ impl Cutoff {
             self.set_credit(CREDIT);
             return true;
         }
-        // There were too many joins below the fork at the edge, so the edge is too high here.
+        // More than `CREDIT` joins happened below the current fork at the edge. Therefore the edge
+        // is too high in this part of the recursion.
         set(&self.at, depth + DOWN);
         false
     }
@@ -178,7 +183,7 @@ impl Cutoff {
         self.set_credit(0);
     }
 
-    /// Learns from a timed fork at `depth`, whose first closure took `time`.
+    /// Updates the cutoff after a timed fork at `depth`, whose first closure took `time`.
     #[cold]
     #[inline(never)]
     pub(in crate::loops) fn learn(&self, depth: usize, time: u64) {
@@ -209,7 +214,7 @@ impl Cutoff {
         }
     }
 
-    /// Counts a short fork. Returns true once there are `enough`.
+    /// Counts a short fork. Returns true once there have been `enough` short forks.
     fn is_tiny(&self, enough: usize) -> bool {
         let tiny = get(&self.tiny) + 1;
         set(&self.tiny, tiny % enough);

@@ -1,5 +1,5 @@
-//! How a loop reaches the workers and returns. One cache line goes down to all workers, and one
-//! cache line per worker goes up to the caller.
+//! How a caller publishes a loop to the workers, and learns that they are done with it. One cache
+//! line goes down to all workers, and one cache line per worker goes up to the caller.
 //!
 //! # The protocol
 //!
@@ -52,7 +52,7 @@ pub(crate) struct LoopMailbox {
     down: CachePadded<Down>,
     /// The first panic of the current loop.
     pub(in crate::loops) panic: FirstPanic,
-    /// The thread that holds the loop lock, if it sleeps until a worker is out.
+    /// The thread that holds the loop lock, if it sleeps until a worker has left the loop.
     pub(in crate::loops) caller: Mutex<Option<Waiter>>,
     /// The workers below this index, except for worker 0, are known to have threads. It is reset
     /// when a thread ends.
@@ -63,8 +63,8 @@ pub(crate) struct LoopMailbox {
 
 /// The times that wake-ups take.
 struct Wakes {
-    /// The time at which the last waking call was published, so that woken workers can measure how
-    /// long a wake-up takes.
+    /// The time at which the last call that wakes workers was published. From it, woken workers
+    /// measure how long a wake-up takes.
     woken_ns: AtomicU64,
     /// The time from a wake-up until the worker runs, as an average over the last few wake-ups.
     wake_ns: AtomicU64,
@@ -174,7 +174,7 @@ impl Down {
     /// The same conditions as for [`units`](Self::units) apply.
     unsafe fn run(&self, units: Range<usize>, who: usize) {
         let code = self.code.load(Ordering::Relaxed);
-        // SAFETY: it was a `Code` in `write`.
+        // SAFETY: `write` has stored a function of type `Code` in this word.
         let code = unsafe { transmute::<*mut (), Code>(code) };
         // SAFETY: the code and the words belong to the same body. The loop's caller keeps all its
         // borrows alive until all claimed blocks are done.
@@ -220,7 +220,7 @@ impl LoopMailbox {
         self.ensured.store(0, Ordering::SeqCst);
     }
 
-    /// Returns the time at which the last waking call was published.
+    /// Returns the time at which the last call that wakes workers was published.
     pub(crate) fn woken_ns(&self) -> u64 {
         self.wakes.woken_ns.load(Ordering::Relaxed)
     }
@@ -238,7 +238,7 @@ impl LoopMailbox {
     }
 
     /// Measures a wake-up. Only the first two workers that the caller has woken call this. If all
-    /// of them did, they would wait for each other's writes to the same cache line.
+    /// woken workers called it, they would wait for each other's writes to the same cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
         if took < WAKE_NS_MIN {
@@ -247,8 +247,9 @@ impl LoopMailbox {
         follow(&self.wakes.wake_ns, took);
     }
 
-    /// Lowers the averages a little, because a wake-up was not worth it. We will therefore try
-    /// again at some point.
+    /// Lowers the average costs of a wake-up a little. It is called when a loop ran on its caller
+    /// alone, because a wake-up seemed too expensive. Therefore we will try a wake-up again at some
+    /// point.
     pub(in crate::loops) fn forget_wake(&self) {
         for cost in [&self.wakes.wake_ns, &self.wakes.waker_ns] {
             let average = cost.load(Ordering::Relaxed);
@@ -344,7 +345,7 @@ pub(in crate::loops) struct Job<'a> {
     pub(in crate::loops) bounds: Option<&'a [usize]>,
     /// The way in which the units are cut into even shares, or into the blocks of a queue.
     pub(in crate::loops) even: Even,
-    /// Whether the time of each share is measured.
+    /// Whether we measure the time that each share takes.
     pub(in crate::loops) timed: bool,
 }
 
@@ -370,8 +371,8 @@ impl<'a> Part<'a> {
         let near = self.slot.near();
         let listed = near.len();
         let near = (0..listed).map(move |at| near[at]);
-        // These are the workers that are not in `near`. If `near` is empty, they are all other
-        // workers. If the pool has just grown, they are the new workers.
+        // The workers that are missing in `near` follow. These are all other workers if `near` is
+        // empty, and the new workers if the pool has just grown.
         let rest = by_index(slots, who).filter(move |other| *other > listed || listed == 0);
         near.filter(move |other| *other < slots).chain(rest)
     }
@@ -452,8 +453,8 @@ impl Protocol {
             return false;
         }
         if call.wakes() {
-            // We do this even if the worker stays out of the loop, because no other worker wakes
-            // these children.
+            // The worker wakes its children in the wake tree even if it stays out of the loop,
+            // because no other worker wakes them.
             wake_children(&self.slots, call, who);
         }
         // While the worker is idle, no other thread takes its place, so it does not need a swap.

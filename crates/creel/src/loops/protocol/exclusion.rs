@@ -2,11 +2,11 @@
 //! sticky loops for a while. It still takes part in loops with another balance, whose units may
 //! wait for each other.
 //!
-//! A worker that is preempted inside a share it has begun delays the loop by a whole time slice,
-//! which is thousands of times longer than a short loop takes. This is likely to happen again,
-//! because another process uses that CPU. The first time may be chance, so we exclude the worker
-//! for two milliseconds of loops. If it happens again before the worker has saved several times
-//! what it cost, the exclusion becomes longer each time.
+//! A worker that is preempted inside a share that it has begun delays the loop by a whole time
+//! slice. A time slice is thousands of times longer than a short loop. This is likely to happen
+//! again, because another process uses that CPU. The first time may be chance, so we exclude the
+//! worker for two milliseconds of loops. If it happens again before the worker has saved several
+//! times what it cost, the exclusion becomes longer each time.
 //!
 //! Invariant: the time lost by excluding a worker is in proportion to the time lost by waiting for
 //! it. For example, if a machine is free except for a process that runs briefly a few times a
@@ -18,20 +18,21 @@ use super::share::Share;
 use crate::worker::table::Table;
 use crossbeam_utils::CachePadded;
 
-/// The shares of all workers.
+/// The shares of all workers, by the index of the worker.
 type Shares = Table<CachePadded<Share>>;
 
-/// If a caller slept for less than this, in ns, the worker is not a straggler.
+/// If a caller slept for a worker for less than this time, in ns, the worker is not a straggler.
 const SLEPT_NS: u64 = 400_000;
-/// The worker is not a straggler either if the caller slept for less than this many times the
-/// duration of the loop on one thread.
+/// If a caller slept for a worker for less than this many times the duration of the loop on one
+/// thread, the worker is not a straggler.
 const SLEPT_TIMES: u64 = 8;
 const OUT_NS_MIN: u64 = 2_000_000;
 const OUT_NS_MAX: u64 = 320_000_000;
 /// The factor by which the next exclusion is longer if a worker loses its CPU again *soon*.
 const OUT_TIMES: u64 = 4;
-/// *Soon* means that, since the last exclusion, the worker has not yet saved this many times the
-/// duration for which the caller has now slept.
+/// If a worker loses its CPU, we compare two times: how long the caller slept for the worker, and
+/// how much time the worker has saved since its last exclusion. *Soon* means that the second time
+/// is less than this many times the first.
 const SAVED_TIMES: u64 = 4;
 
 /// The state of the exclusion. It belongs to the thread that holds the loop lock.
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn a_second_process_that_never_ends_does_not_delay_the_loops() {
         for slice in [3, 4, 8] {
-            // The other process and the worker have the CPU in turns.
+            // The other process and the worker take turns on the CPU.
             let took = over_one_thread(4000 * MS, once_in(2 * slice * MS, slice * MS));
             assert!(took < 1.05, "slices of {slice} ms: {took}");
         }

@@ -34,7 +34,8 @@ const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
 /// wait for about ten lines at the same time.
 const AHEAD: usize = 8;
 
-/// Returns the same items, and calls `fetch` for each of them up to [`AHEAD`] items earlier.
+/// Returns the items of an iterator unchanged, and calls `fetch` for each item up to [`AHEAD`]
+/// items before it returns the item.
 fn ahead<T>(mut items: impl Iterator<Item = T>, fetch: impl Fn(&T)) -> impl Iterator<Item = T> {
     let mut ring = [const { None }; AHEAD];
     let (mut filled, mut taken) = (0, 0);
@@ -87,8 +88,8 @@ impl Part<'_> {
         if self.is_flat() {
             self.are_done(group.clone())
         } else {
-            // The caller does not report that it is out. If it is the only worker of its group, the
-            // group therefore always counts as out.
+            // The caller of a loop does not report when it has finished its blocks. If it is the
+            // only worker of its group, the group therefore always counts as out.
             let is_caller = group.len() == 1 && group.start == self.call.caller();
             is_caller || self.share(group.start).group_out() == epoch
         }

@@ -1,5 +1,5 @@
-//! The caller's side of a loop: it works on its own share, then on the rest of the other shares,
-//! and then waits.
+//! What the caller of a loop does: it works on its own share, then on what is left of the other
+//! shares, and then waits for the workers.
 
 use super::{call::Grain, dispatch::Part};
 use crate::{
@@ -107,7 +107,7 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Ensures that the share of `other` is completely claimed.
+    /// Ensures that the share of the worker `other` is completely claimed.
     fn sweep(&self, other: usize) {
         let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
         let share = self.part.share(other);
@@ -117,7 +117,7 @@ impl Join<'_> {
             } else if let Some(blocks) = share.claim_back(epoch, grain) {
                 self.part.run(other, blocks);
             } else {
-                // The owner is in the loop and takes the small rest.
+                // The share's worker is in the loop and takes the few blocks that are left.
                 self.wait_until_left(other);
             }
         }
@@ -132,8 +132,8 @@ impl Join<'_> {
         let begin = now_ns();
         let waiter = Waiter::current();
         *lock(&self.part.loops.mailbox.caller) = Some(waiter.clone());
-        // We set the bit again for each sleep, because the wake-up of another worker may have ended
-        // the previous one.
+        // We set the bit again for each sleep, because the wake-up by another worker may have ended
+        // the previous sleep.
         let left = || share.is_done(epoch) || !share.await_leave(epoch);
         waiter.wait_until(left, || false);
         *lock(&self.part.loops.mailbox.caller) = None;

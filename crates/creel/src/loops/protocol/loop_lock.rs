@@ -27,12 +27,12 @@ pub(in crate::loops) struct LoopCache {
     pub(in crate::loops) caller_pu: Option<usize>,
     /// Whether the workers have moved away from that processing unit.
     pub(in crate::loops) made_way: bool,
-    /// The time at which they last moved away.
+    /// The time at which the workers last moved away from that processing unit.
     pub(in crate::loops) made_way_ns: u64,
 }
 
-/// The number of loops after which all shares are reset. This happens long before an old epoch
-/// could be mistaken for that of a later loop.
+/// The number of loops after which all shares are reset. The reset happens long before an old epoch
+/// could be mistaken for the epoch of a later loop.
 const TOUCH_EVERY: u64 = 1 << 30;
 
 impl LoopCache {

@@ -1,4 +1,5 @@
-//! The protocol that brings a loop to the workers and back. It does not know what the loop does.
+//! The protocol by which a caller shares a loop with the workers and waits for them. It does not
+//! know what the loop's closure does.
 //!
 //! | module | contents |
 //! |---|---|

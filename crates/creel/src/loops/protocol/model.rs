@@ -25,7 +25,7 @@ use std::{ops::Range, ptr::NonNull, sync::Arc};
 /// An item whose accesses loom checks.
 struct Item(UnsafeCell<u64>);
 
-// SAFETY: loom checks here whether one thread at a time uses it.
+// SAFETY: loom checks in these models that one thread at a time uses the item.
 unsafe impl Sync for Item {}
 
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
@@ -51,8 +51,8 @@ fn protocol(slots: usize) -> Arc<Protocol> {
         Arc::new(NoPoller),
     );
     let loops = Protocol::new(slots_of);
-    // We create the workers here, because loom does not see that a thread that finds one created
-    // comes after the thread that created it.
+    // We create the workers before the threads start, because loom does not see that a thread that
+    // finds a worker created comes after the thread that created it.
     for slot in 0..slots {
         loops.slots.at(slot);
         loops.shares.at(slot).close(0);
@@ -133,7 +133,7 @@ fn a_queue_is_claimed_once_and_latecomers_do_not_touch_the_callers_frame() {
 
 /// Two workers are in one group, and the last of them reports to the caller.
 #[test]
-fn a_group_has_left_when_its_last_worker_reports() {
+fn a_group_has_left_the_loop_when_its_last_worker_reports() {
     check(2, || {
         let loops = protocol(3);
         let workers = [0, 1].map(|slot| {
@@ -183,9 +183,9 @@ enum Owner {
     Turns,
 }
 
-/// A share is run before its caller begins its own part. Either the share's worker runs it, or an
-/// idle worker does, whose part the caller's thread plays. Loom checks the data that belongs to an
-/// index.
+/// Checks that the share of a busy worker is run before the loop's caller begins its own share.
+/// Either that worker runs it, or an idle worker, whose part the caller's thread plays. Loom checks
+/// the data that belongs to the index of a worker.
 fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
     const UNITS: usize = 3;
     check(3, move || {
@@ -267,7 +267,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
         }
         join_worker();
         let count = |item: &Item| {
-            // SAFETY: all threads have left the loop.
+            // SAFETY: all threads have left the loop, so none changes the item.
             item.0.with(|item| unsafe { *item })
         };
         assert_eq!(scratch.iter().map(count).sum::<u64>(), UNITS as u64);
@@ -280,13 +280,13 @@ fn a_share_is_run_although_its_worker_leaves_for_other_code() {
 }
 
 #[test]
-fn an_index_in_a_whole_share_belongs_to_one_thread() {
+fn a_worker_index_belongs_to_one_thread_if_each_share_is_claimed_as_a_whole() {
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::WHOLE, Owner::Turns);
 }
 
 #[test]
-fn an_index_at_a_queue_belongs_to_one_thread() {
+fn a_worker_index_belongs_to_one_thread_if_all_workers_use_one_queue() {
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::ComesBack);
     no_share_waits_for_a_busy_worker(Grain::QUEUE, Owner::Turns);
 }
@@ -321,7 +321,7 @@ impl Shared {
 
     /// # Safety
     ///
-    /// The shared job must be that of a live `Shared`.
+    /// The shared job must be the first field of a live `Shared`.
     unsafe fn run(shared_job: NonNull<SharedJob>, _: &dyn Fn() -> bool) -> bool {
         // SAFETY: the caller guarantees that the shared job is the first field of a `Shared`.
         let this = unsafe { shared_job.cast::<Self>().as_ref() };
@@ -358,16 +358,16 @@ fn share_and_close(preemptions: usize, pieces: usize, visits: usize) {
             drop(kept);
         });
         {
-            // SAFETY: it is alive and does not move until the end of this function. Loom checks how
-            // it is shared. `open` is dropped below.
+            // SAFETY: `shared` is alive and does not move until the end of this function. Loom
+            // checks how threads share it. `open` is dropped at the end of this block.
             let open = unsafe { Open::new(&loops, NonNull::from(&*shared).cast()) };
             open.add(pieces);
             while open.run_some() {}
         }
-        // SAFETY: no helper is inside, which is what this model checks.
+        // SAFETY: no helper is inside the shared job, which is what this model checks.
         shared.frame.0.with_mut(|frame| unsafe { *frame = 1 });
         for item in &shared.items {
-            // SAFETY: no helper is inside, as above.
+            // SAFETY: no helper is inside the shared job, so no thread changes the item.
             item.0.with(|item| assert_eq!(unsafe { *item }, 1));
         }
         assert_eq!(loops.shared_jobs.left(), 0);
@@ -382,6 +382,6 @@ fn a_closed_shared_job_belongs_to_its_owner_again() {
 }
 
 #[test]
-fn each_piece_is_run_once_and_a_returning_visitor_finds_the_job_closed() {
+fn each_piece_is_run_once_and_a_returning_helper_finds_the_job_closed() {
     share_and_close(2, 2, 2);
 }

@@ -70,8 +70,8 @@ pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
 pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -> R {
     let (loops, call) = (part.loops, part.call);
     if call.wakes() {
-        // A worker that runs other code does not wake the workers below it in the tree, so we wake
-        // all of them here.
+        // A worker that runs other code does not wake the workers below it in the wake tree.
+        // Therefore the caller wakes all of these workers itself.
         (0..call.workers()).for_each(|slot| {
             loops.slots.at(slot).notify();
         });

@@ -20,13 +20,13 @@ use std::{ops::Range, ptr};
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
     up: CachePadded<Up>,
-    /// The last loop that all workers of a group are out of. Only the first worker of a group uses
-    /// it. It is a hint, because the value of an older loop may arrive late.
+    /// The epoch of the last loop that all workers of a group have finished. Only the first worker
+    /// of a group uses it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
-    /// The last loop of which all shares of a group are completely claimed. Only the first worker
-    /// of a group uses it. The `Release` store synchronizes with the caller's `Acquire` load, so
-    /// that the caller sees the claims that the storing thread has seen. It is a hint, because two
-    /// threads that make the last two claims may not see each other's.
+    /// The epoch of the last loop of which all shares of a group are completely claimed. Only the
+    /// first worker of a group uses it. The `Release` store synchronizes with the caller's
+    /// `Acquire` load, so that the caller sees the claims that the storing thread has seen. It is a
+    /// hint, because two threads that make the last two claims may not see each other's.
     group_claimed: CachePadded<AtomicU64>,
 }
 
@@ -45,8 +45,8 @@ struct Claims {
     /// another thread took it, or the worker's own thread did while it was not idle.
     ///
     /// Relaxed is enough. When the worker's own thread is idle, it reads this without a swap. It
-    /// became idle under the lock under which other threads take the place (`places.rs`), so each
-    /// earlier take happens before this read, and an idle worker's place is not taken.
+    /// became idle under the lock under which other threads take the place (`places.rs`). Therefore
+    /// each earlier take happens before this read, and no thread takes the place of an idle worker.
     taken: AtomicU64,
     /// Whether the worker's thread must stay out of sticky loops for a while, because it lost its
     /// CPU in the middle of one. The thread that holds the loop lock writes it. It is harmless if
@@ -59,10 +59,10 @@ struct Claims {
 
 #[derive(Debug)]
 struct Up {
-    /// Twice the epoch of the last loop that the worker's thread is out of, plus [`AWAITED`] if a
-    /// caller sleeps until the worker leaves the loop that it is in. The `AcqRel` swap of `leave`
-    /// synchronizes with the caller's `Acquire` load, so that the caller sees everything that the
-    /// worker wrote in the loop.
+    /// Twice the epoch of the last loop that the worker's thread has finished. If a caller sleeps
+    /// until the worker leaves the loop that it is in, [`AWAITED`] is added. The `AcqRel` swap of
+    /// `leave` synchronizes with the caller's `Acquire` load, so that the caller sees everything
+    /// that the worker wrote in the loop.
     done: AtomicU64,
 }
 
@@ -253,7 +253,7 @@ impl Share {
         self.group_out.store(epoch, Ordering::Release);
     }
 
-    /// Returns the last loop that all workers of the group are out of.
+    /// Returns the epoch of the last loop that all workers of the group have finished.
     pub(crate) fn group_out(&self) -> u64 {
         self.group_out.load(Ordering::Acquire)
     }
@@ -292,7 +292,8 @@ impl Share {
         let before = done.fetch_or(AWAITED, Ordering::AcqRel);
         let left = before >> 1 == epoch;
         if left {
-            // We must reset the bit here, because no other thread would.
+            // The worker has already left, so this thread must reset the bit, because no other
+            // thread would.
             done.store(epoch << 1, Ordering::Relaxed);
         }
         !left
@@ -326,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_forgets_its_epoch_before_the_epoch_is_reused() {
+    fn a_share_forgets_its_epoch_before_the_epoch_is_reused() {
         let share = Share::new();
         let call = Call::new(5, 2, 0, Grain(0));
         assert!(share.is_news(call));

@@ -33,7 +33,7 @@ pub(crate) struct SharedJobs {
     /// write. Otherwise, the worker could sleep although there are pieces left.
     left: AtomicUsize,
     /// The number of lanes of all shared jobs. A lane is a queue that its thread fills without
-    /// counting the pieces. It is `SeqCst` for the same reason.
+    /// counting the pieces. It is `SeqCst` for the same reason as `left`.
     lanes: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ unsafe impl Send for Entry {}
 
 impl Entry {
     fn is_worth_entering(&self) -> bool {
-        // SAFETY: everything in the list is alive.
+        // SAFETY: a shared job in the list is alive, because its owner closes it before it ends.
         let shared_job = unsafe { self.shared_job.as_ref() };
         // SAFETY: `any_in_lanes` was made for this shared job, which is alive.
         let any_in_lanes = || unsafe { (shared_job.any_in_lanes)(self.shared_job) };
@@ -81,8 +81,8 @@ pub(in crate::loops) type Run = unsafe fn(NonNull<SharedJob>, &dyn Fn() -> bool)
 type AnyInLanes = unsafe fn(NonNull<SharedJob>) -> bool;
 
 /// The position of a job or a fork in the tree of jobs and forks. A thread that waits for a job
-/// helps only with jobs below it. Each job has a pointer to its parent, which is the job whose piece
-/// created it.
+/// helps only with jobs below it. Each job has a pointer to its parent, which is the job whose
+/// piece created it.
 pub(crate) struct Ancestor {
     /// The job of which the owner is running a piece. It outlives this job, because this job ends
     /// before that piece does. It is only compared, and followed to its own parent.
@@ -91,7 +91,7 @@ pub(crate) struct Ancestor {
 
 // SAFETY: the parent never changes, and everyone who follows it guarantees that it is alive.
 unsafe impl Sync for Ancestor {}
-// SAFETY: it belongs to no particular thread.
+// SAFETY: the data of an ancestor belong to no particular thread.
 unsafe impl Send for Ancestor {}
 
 thread_local! {
@@ -186,7 +186,7 @@ impl SharedJobs {
         self.lanes.load(Ordering::SeqCst) > 0
     }
 
-    /// Returns whether there seem to be pieces.
+    /// Returns whether the shared job seems to have pieces left.
     pub(crate) fn seems_left(&self) -> bool {
         self.left() > 0 || self.has_lanes() && self.any_worth_entering()
     }
@@ -196,7 +196,8 @@ impl SharedJobs {
     pub(crate) fn any_left(&self) -> bool {
         let lanes = self.has_lanes();
         // The owner of a lane adds a piece and then looks for an idle worker, with the light
-        // barrier in between. This worker does it in the opposite order.
+        // barrier in between. This worker has announced that it is idle and now looks for pieces,
+        // with the heavy barrier in between.
         if lanes && !barrier::heavy() {
             return true;
         }
@@ -333,7 +334,8 @@ impl Drop for Helper<'_> {
 pub(in crate::loops) struct Open<'a> {
     loops: &'a Protocol,
     shared_job: NonNull<SharedJob>,
-    /// The owner's worker. It is `None` if the owner is a thread from outside.
+    /// The worker whose thread owns the shared job. It is `None` if the owner is a thread from
+    /// outside.
     own: Option<usize>,
 }
 
@@ -406,11 +408,11 @@ impl<'a> Open<'a> {
             // The worker may have begun something else since we saw it idle.
             self.notify();
         }
-        // If the worker wakes up now, it sees the piece. If it begins something else first, it
-        // notifies another worker (`pool/worker_loop.rs`).
+        // If the unparked worker wakes up now, it sees the piece. If it begins something else
+        // first, it notifies another worker (`pool/worker_loop.rs`).
     }
 
-    /// Takes pieces and runs them on the owner's thread. Returns false if there was none.
+    /// Takes pieces and runs them on the owner's thread. Returns false if no piece was left.
     pub(in crate::loops) fn run_some(&self) -> bool {
         let SharedJob { run, ancestor, .. } = self.shared_job();
         // SAFETY: `run` belongs to this shared job.

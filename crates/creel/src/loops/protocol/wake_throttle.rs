@@ -15,7 +15,8 @@ use crate::{
 };
 
 /// While there is a watchdog, a thread that has notified a worker notifies the next one only after
-/// at least this time. The time doubles, up to the second value, while no thread steals from it.
+/// at least this time. The time doubles, up to the second constant, while no other thread steals
+/// from this thread.
 const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
 const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 
@@ -52,7 +53,7 @@ impl Deferral {
         }
     }
 
-    /// Begins a recursion.
+    /// Records that a recursion of joins begins on this thread.
     pub(super) fn begin(&self) {
         let defers = self.short.load(Ordering::Relaxed) >= SHORT_RUNS && !cfg!(creel_shuttle);
         let forks = if defers { LOOK_EVERY } else { 0 };
@@ -60,10 +61,10 @@ impl Deferral {
     }
 
     /// Returns whether the thread does not notify a worker of the fork that it has just pushed. The
-    /// recursion began at `begun_ns`, and the thread counts as running in its pool.
+    /// recursion began at the time `begun_ns`, and the pool already counts the thread as running.
     ///
-    /// In that case, there is a watchdog, which finds the fork even if the thread pushes no other
-    /// one.
+    /// If it returns true, there is a watchdog, which finds the fork even if the thread pushes no
+    /// further fork.
     #[inline]
     pub(super) fn defers(&self, slots: &WorkerSlots, begun_ns: u64) -> bool {
         let mut forks = self.forks.load(Ordering::Relaxed);
@@ -81,7 +82,7 @@ impl Deferral {
         forks > 0
     }
 
-    /// Updates the score after a recursion that took `ns` nanoseconds.
+    /// Updates the score after a recursion of joins that took `ns` nanoseconds.
     pub(super) fn learn(&self, ns: u64) {
         let short = self.short.load(Ordering::Relaxed);
         let short = match ns {

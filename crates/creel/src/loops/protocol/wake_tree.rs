@@ -2,8 +2,8 @@
 //!
 //! A thread that is awake wakes others one after another, and each of these does the same as soon
 //! as it runs. Every thread is responsible for a range of ranks that begins with its own. It passes
-//! the end of that range to the worker that it wakes, and keeps the rest, until only its own rank is
-//! left. The caller has rank 0.
+//! the end of that range to the worker that it wakes, and keeps the rest, until only its own rank
+//! is left. The caller has rank 0.
 //!
 //! A woken worker runs later than its waker can wake the next one, so it gets the smaller part,
 //! which is about a third. That is close to the optimum as long as a worker begins to run one to
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_rank_except_the_callers_has_one_waker() {
+    fn every_rank_of_the_wake_tree_except_the_callers_has_one_waker() {
         for threads in (1..70).chain([128, 192, 1023]) {
             let mut woken = vec![0; threads];
             (0..threads).for_each(|me| children(me, threads).for_each(|child| woken[child] += 1));

@@ -92,13 +92,14 @@ unsafe impl Send for Listed {}
 
 impl Listed {
     fn lane(&self) -> &Lane<ScopeJob> {
-        // SAFETY: validity: see above. Aliasing: a lane is only shared.
+        // SAFETY: validity: the lane's owner removes it from the list before it ends. Aliasing: a
+        // lane is only shared.
         unsafe { self.0.as_ref() }
     }
 }
 
 thread_local! {
-    /// The scope for which this thread is working, or null.
+    /// The [`Local`] with which this thread works for its innermost scope, or null.
     static CURRENT: Cell<*const Local<'static>> = const { Cell::new(ptr::null()) };
     /// The memory of this thread's last lane, so that a scope does not allocate it again.
     static SPARE: Cell<Vec<Segment<ScopeJob>>> = const { Cell::new(Vec::new()) };
@@ -263,7 +264,8 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// Spawns a job on a thread that works for no scope, or whose innermost scope is another one.
+    /// Spawns a job of this scope from a thread that works for no scope, or whose innermost scope
+    /// is a different one.
     #[cold]
     fn spawn_elsewhere(&self, open: &Open<'_>, job: ScopeJob) {
         self.enqueue(job, None);
@@ -314,7 +316,9 @@ impl<'a> Core<'a> {
     ///
     /// `shared_job` is the first field of a `Core`, which is alive.
     unsafe fn any_in_lanes(shared_job: NonNull<SharedJob>) -> bool {
-        // SAFETY: as in `run`.
+        // SAFETY: Validity: the caller promises that this is a `Core` that begins with the shared
+        // job, and that it is alive. Aliasing: it is only shared, and what changes in it is locked
+        // or atomic.
         let this = unsafe { shared_job.cast::<Core<'_>>().as_ref() };
         this.is_any_listed_full()
     }
@@ -424,8 +428,8 @@ impl<'a> Core<'a> {
                 if open.run_some() || open.help_under() {
                     return true;
                 }
-                // The worker that such a job is meant for will be late soon, and then this thread
-                // runs the job.
+                // A job is meant for another worker, which has not started it yet. If that worker
+                // is late, this thread runs the job, so it keeps spinning.
                 if self.waits_for_another() {
                     spin_loop();
                     return true;
@@ -434,7 +438,8 @@ impl<'a> Core<'a> {
                 if lock(&self.lanes).is_empty() {
                     return false;
                 }
-                // The owner of a lane adds a job and then checks whether this thread rests, with
+                // This thread has stored that it rests, and now looks for jobs. The owner of a lane
+                // does the opposite: it adds a job and then checks whether this thread rests, with
                 // the light barrier in between.
                 if !barrier::heavy() {
                     spin_loop();

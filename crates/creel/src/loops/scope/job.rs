@@ -1,4 +1,4 @@
-//! A job of a scope as a plain value, so that spawning a small closure allocates nothing.
+//! A job of a scope as a value of a few words, so that spawning a small closure allocates nothing.
 
 use crate::worker::panics::FirstPanic;
 use std::mem::MaybeUninit;
@@ -41,7 +41,7 @@ impl ScopeJob {
         }
     }
 
-    /// Runs the closure, and keeps its panic if it is the first one.
+    /// Runs the closure. If it panics, keeps the panic, unless an earlier job has panicked.
     #[inline(always)]
     pub(super) fn run(self, panic: &FirstPanic) {
         // SAFETY: the function and the words were made for each other, and this is the only call,

@@ -49,7 +49,7 @@ struct Own<T> {
     /// thieves read it under the lock. A place in a segment belongs to the thread that has moved
     /// `top` over its index, and otherwise to the owner.
     table: UnsafeCell<Vec<Segment<T>>>,
-    /// Segments that are not in use. Only the owner uses them.
+    /// Segments (memory for jobs) that are not in use. Only the owner of the lane uses them.
     spare: UnsafeCell<Vec<Segment<T>>>,
 }
 
@@ -73,7 +73,7 @@ struct Steal {
 // SAFETY: the places are used as their field says, and `T` may move to other threads.
 unsafe impl<T: Send> Sync for Lane<T> {}
 
-/// Jobs that a thief has taken.
+/// A batch of jobs that a thief has taken from a lane.
 pub(super) struct Batch<T> {
     items: [MaybeUninit<T>; BATCH],
     count: usize,
@@ -195,7 +195,7 @@ impl<T> Lane<T> {
     pub(super) fn take_segments(&mut self) -> Vec<Segment<T>> {
         let take = |cell: &UnsafeCell<Vec<Segment<T>>>| {
             cell.with_mut(|cell| {
-                // SAFETY: the lane is borrowed exclusively.
+                // SAFETY: the lane is borrowed exclusively, so no other thread uses it.
                 let cell = unsafe { &mut *cell };
                 std::mem::take(cell)
             })
@@ -224,7 +224,8 @@ impl<T> Lane<T> {
                         // SAFETY: validity: the table lives as long as the lane. Aliasing: only the
                         // owner changes it, and the owner is here.
                         let table = unsafe { &*table };
-                        // SAFETY: this thread has moved `top` over the index.
+                        // SAFETY: this thread has moved `top` over the index, so the job belongs to
+                        // it.
                         Some(unsafe { read(table, top) })
                     });
                 }
@@ -267,7 +268,7 @@ impl<T> Lane<T> {
             // under the lock only, which this thread holds.
             let table = unsafe { &*table };
             for (n, item) in items.iter_mut().enumerate().take(count) {
-                // SAFETY: this thread has moved `top` over the index.
+                // SAFETY: this thread has moved `top` over the index, so the job belongs to it.
                 item.write(unsafe { read(table, top.wrapping_add(n)) });
             }
         });
@@ -275,7 +276,7 @@ impl<T> Lane<T> {
     }
 }
 
-/// Returns the place of an index, for which there is a segment.
+/// Returns the place of the job with this index. The table must have a segment for it.
 #[inline(always)]
 fn place<T>(table: &[Segment<T>], index: usize) -> &UnsafeCell<MaybeUninit<T>> {
     &table[(index / SEGMENT) & (table.len() - 1)][index % SEGMENT]
@@ -298,7 +299,8 @@ unsafe fn read<T>(table: &[Segment<T>], index: usize) -> T {
     })
 }
 
-/// A model for loom. Run it with `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib lane`.
+/// A model for loom. Run it with
+/// `cargo test --release --manifest-path crates/models/Cargo.toml --features loom --lib lane`.
 #[cfg(all(test, creel_loom))]
 mod model {
     use super::*;

@@ -1,7 +1,7 @@
 //! The poller on Linux, which calls epoll directly.
 //!
-//! A notification is an edge of an eventfd. We read the eventfd only if its counter is full,
-//! because each write to it is a new edge.
+//! To notify a sleeping worker, a thread writes to an eventfd, and epoll reports this write as an
+//! edge. We read the eventfd only if its counter is full, because each write is a new edge anyway.
 //!
 //! With `epoll_pwait2`, a timeout is exact to the nanosecond. If the kernel is too old or a sandbox
 //! forbids this call, we call `ppoll` on the epoll descriptor instead. Since this costs an
@@ -23,15 +23,15 @@ use std::time::{Duration, Instant};
 const NOTIFIED: u64 = u64::MAX;
 /// A timeout of at least this length first waits in whole milliseconds.
 const LONG: Duration = Duration::from_millis(4);
-/// The longest wait if `epoll_pwait2` is not available.
+/// The longest timeout of one wait if `epoll_pwait2` is not available.
 const LONGEST: Duration = Duration::from_secs(20 * 24 * 3600);
 
 /// An epoll instance, and the event counter that ends a worker's sleep in it.
 pub(in crate::net) struct Poller {
     epoll: OwnedFd,
     notified: OwnedFd,
-    /// Whether the system supports `epoll_pwait2`, as far as we know. Relaxed is enough, because it
-    /// publishes no data.
+    /// Whether the system supports `epoll_pwait2`, as far as we know. Relaxed is enough, because
+    /// the flag publishes no data.
     exact: AtomicBool,
 }
 
@@ -138,7 +138,7 @@ impl Poller {
             }
         }
         // The system counts milliseconds in 32 bits. A worker with a longer timeout therefore wakes
-        // up once in between.
+        // up once before the timeout.
         let timeout = timeout.min(LONGEST);
         let mut left = timeout;
         if timeout >= LONG {
@@ -228,7 +228,7 @@ fn flags(interest: Interest, mode: Mode) -> epoll::EventFlags {
 
 impl Events {
     pub(in crate::net) fn with_capacity(capacity: NonZeroUsize) -> Self {
-        // We need room for one more event, which is the notification.
+        // The buffer needs room for one more event, because a notification is an event as well.
         Events {
             list: Vec::with_capacity(capacity.get() + 1),
         }
@@ -271,7 +271,7 @@ mod tests {
     fn a_time_out_is_never_early_and_a_notification_ends_the_wait() {
         let poller = Poller::new().unwrap();
         never_early(&poller);
-        // From here on, it behaves like a system without `epoll_pwait2`.
+        // From here on, the poller behaves as on a system without `epoll_pwait2`.
         poller.exact.store(false, Ordering::Relaxed);
         never_early(&poller);
     }

@@ -7,8 +7,8 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-/// The number of descriptors that belong to the poller itself. They may use up room for events, but
-/// they are not returned.
+/// The number of descriptors that belong to the poller itself. Their events may use up room in the
+/// buffer, but the poller does not return them.
 const POLLERS_OWN: usize = 2;
 
 /// Whether the poller of this system is kqueue.

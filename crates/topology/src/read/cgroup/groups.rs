@@ -6,7 +6,8 @@ use crate::read::tree::Tree;
 
 /// The group of the process in each hierarchy.
 pub(super) struct Groups {
-    /// The names of the controllers (none for version 2), and the path of the group.
+    /// For each hierarchy, the names of its controllers (none for version 2), and the path of the
+    /// process's group.
     lines: Vec<(Vec<String>, String)>,
     /// The path in `proc/self/cpuset`, for kernels without `proc/self/cgroup`.
     cpuset: Option<String>,
@@ -35,7 +36,7 @@ impl Groups {
         !self.lines.is_empty() || self.cpuset.is_some()
     }
 
-    /// Returns the path of the group in the hierarchy of a mount.
+    /// Returns the path of the process's group in the hierarchy of a mount.
     fn path(&self, controller: Controller, mount: &Mount) -> Option<&str> {
         let line = self.lines.iter().find(|(names, _)| match mount.version {
             Version::V1 => names.iter().any(|name| name == controller.name()),

@@ -34,8 +34,8 @@ pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
                 .into(),
         );
     }
-    // Without the list, we cannot know which of the mounted groups is ours. Without /proc, we do
-    // not even know the mounts.
+    // Without the list `proc/self/cgroup`, we cannot know which of the mounted groups is ours.
+    // Without `/proc`, we do not even know the mounts.
     let is_mounted = || {
         !mounts.is_empty()
             || !tree.is_folder("proc/self")
@@ -82,7 +82,8 @@ pub(crate) fn mask(tree: &Tree) -> Option<CpuSet> {
         .filter(|mask: &CpuSet| !mask.is_empty())
 }
 
-/// Returns the folder of the group, that of its parent, and so on up to the mount point.
+/// Returns the folder of the process's group, the folder of its parent, and so on up to the mount
+/// point.
 fn upwards(point: &str, within: String) -> impl Iterator<Item = String> {
     let point = point.trim_end_matches('/').to_string();
     let deepest = if within.is_empty() {
@@ -128,7 +129,7 @@ fn at(found: Option<(String, Rule)>, generation: usize) -> Option<Constraint> {
     })
 }
 
-/// Returns the PUs in the first of these files that lists any PU.
+/// Returns the PUs in the first of these cpuset files that lists any PU.
 fn cpuset(tree: &Tree, group: &str, names: &[&str]) -> Option<(String, Rule)> {
     names.iter().find_map(|name| {
         let path = format!("{group}/{name}");

@@ -7,8 +7,8 @@
 //! the cores of a kind equal values, or has no value for some of them, leaves this kind to the next
 //! source.
 //!
-//! We split values only where there is a large gap between neighbouring values, because single
-//! "favoured" cores that clock a few percent higher are not a kind of their own.
+//! We split values only at a large gap between neighbouring values. Single "favoured" cores that
+//! clock a few percent higher are not a kind of their own.
 //!
 //! We trust the *nominal* performance of CPPC more than the highest, because some firmware gives
 //! equal cores different highest values.
@@ -19,8 +19,8 @@
 use crate::read::tree::{CPU, Tree};
 use crate::types::{Cache, CacheKind, CpuSet, Kind, KindSource};
 
-/// The names of the hybrid PMUs (performance monitoring units), from that of the slowest cores to
-/// that of the fastest. Each PMU lists the PUs that it counts.
+/// The names of the hybrid PMUs (performance monitoring units), from the PMU of the slowest cores
+/// to the PMU of the fastest cores. Each PMU lists the PUs that it counts.
 const PMUS: [&str; 3] = ["cpu_lowpower", "cpu_atom", "cpu_core"];
 
 /// The sources with a value for each PU, from the most to the least trusted.
@@ -43,8 +43,8 @@ fn gap_percent(source: KindSource) -> i64 {
     }
 }
 
-/// Some PUs, and the source that distinguishes them from the others. Without a source, they are all
-/// PUs of the machine.
+/// A group of PUs, and the source that distinguishes them from the other PUs. The source is `None`
+/// for the group of all PUs of the machine.
 type Group = (CpuSet, Option<KindSource>);
 
 /// Reads the kinds of cores. The list is empty if no source covers every online PU.
@@ -60,8 +60,8 @@ pub(super) fn read(tree: &Tree, online: &CpuSet, caches: &[Cache]) -> Vec<Kind> 
             Some(cut(values(tree, pus, source)?, source))
         });
     }
-    // We use this source only to split further, because on a machine with one kind of cores the
-    // sockets may differ in their caches.
+    // We use the caches only if other sources have found several kinds. On a machine with one kind
+    // of cores, the sockets may differ in their caches.
     if groups.len() > 1 {
         let source = KindSource::SharedCache;
         groups = split_all(groups, source, |pus| by_shared_cache(pus, caches));
@@ -137,7 +137,7 @@ fn values(tree: &Tree, pus: &CpuSet, source: KindSource) -> Option<Vec<(i64, usi
 
 fn value(tree: &Tree, pu: usize, source: KindSource) -> Option<i64> {
     let frequency = |name: &str| {
-        // In a captured tree the link from the PU to its policy may be missing.
+        // In a captured tree the link from the PU to its `cpufreq` policy may be missing.
         tree.number(&format!("{CPU}/cpu{pu}/cpufreq/{name}"))
             .or_else(|| tree.number(&format!("{CPU}/cpufreq/policy{pu}/{name}")))
     };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn favoured_cores_are_not_a_kind() {
+    fn favoured_cores_are_not_a_kind_of_their_own() {
         assert_eq!(
             kinds(&[5000, 5300, 5000, 5300], KindSource::MaxFrequency),
             ["0-3"]

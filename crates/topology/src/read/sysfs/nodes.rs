@@ -55,8 +55,8 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Vec<NumaNode> {
     nodes
 }
 
-/// Returns the node's own PUs, or those of its initiators, or those of the nearest nodes that have
-/// PUs.
+/// Returns the node's own PUs. If it has none, returns the PUs of its initiators, or otherwise the
+/// PUs of the nearest nodes that have PUs.
 fn nearest_pus(tree: &Tree, node: &NumaNode, nodes: &[NumaNode], numbers: &[usize]) -> CpuSet {
     if node.has_pus {
         return node.pus.clone();
@@ -69,7 +69,8 @@ fn nearest_pus(tree: &Tree, node: &NumaNode, nodes: &[NumaNode], numbers: &[usiz
             return pus;
         }
     }
-    // The file has one distance for each online node, in ascending order of their numbers.
+    // The file `distance` has one distance for each online node, in ascending order of their
+    // numbers.
     let text = tree.text(&format!("{NODE}/node{}/distance", node.os_index));
     let distances: Vec<u32> = text
         .unwrap_or_default()
@@ -87,7 +88,7 @@ fn nearest_pus(tree: &Tree, node: &NumaNode, nodes: &[NumaNode], numbers: &[usiz
     joined(nodes, |other| least.is_some() && distance(other) == least)
 }
 
-/// Returns the own PUs of all nodes that `meant` selects.
+/// Returns the PUs that the nodes selected by `meant` have themselves.
 fn joined(nodes: &[NumaNode], meant: impl Fn(&NumaNode) -> bool) -> CpuSet {
     let own_pus = nodes.iter().filter(|node| node.has_pus && meant(node));
     own_pus.fold(CpuSet::new(), |pus, node| &pus | &node.pus)

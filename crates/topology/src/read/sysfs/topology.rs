@@ -78,7 +78,7 @@ pub(super) fn dies(tree: &Tree, asked: &CpuSet, packages: &[Package]) -> Vec<Die
     }
 }
 
-/// Returns the first of these sets that the kernel reports for a PU, as a mask or a list.
+/// Returns the first of these sets of PUs that the kernel reports for a PU, as a mask or a list.
 fn first_reported<const N: usize>(tree: &Tree, pu: usize, names: [&str; N]) -> Option<CpuSet> {
     names.into_iter().find_map(|name| {
         let file = format!("{CPU}/cpu{pu}/topology/{name}");
@@ -92,7 +92,7 @@ fn id(tree: &Tree, pu: usize, name: &str) -> Option<usize> {
     usize::try_from(number).ok()
 }
 
-/// Reads the set of each PU, unless the set of an earlier PU contains it.
+/// Reads the set of each PU. Skips a PU if the set of an earlier PU contains it.
 fn partition(
     pus: impl Iterator<Item = usize>,
     reported: impl Fn(usize) -> Option<CpuSet>,

@@ -58,7 +58,13 @@ fn a_wake_of_128_workers_takes_less_than_one_and_a_half_times_the_fastest_tree()
 fn a_tree_of_joins_does_not_get_slower_with_more_workers() {
     let (few, many) = (value("tree", 16), value("tree", 64));
     assert!(few < 1.25 * 1_927.5, "{few}");
-    assert!(many < 1.7 * 504.1, "{many}");
+    assert!(many < 1.4 * 504.1, "{many}");
+}
+
+#[test]
+fn a_tree_of_two_million_joins_is_80_percent_efficient_with_128_workers() {
+    let us = value("large-tree", 128);
+    assert!(us < 4_064.3 / 0.8, "{us}");
 }
 
 #[test]

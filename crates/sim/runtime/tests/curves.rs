@@ -47,10 +47,10 @@ fn a_dispatch_to_128_workers_takes_less_than_3_us() {
 }
 
 #[test]
-fn a_wake_of_128_workers_takes_less_than_one_and_a_half_times_the_fastest_tree() {
+fn a_wake_of_128_workers_takes_less_than_1_3_times_the_fastest_tree() {
     for curve in ["wake", "wake-fixed"] {
         let us = value(curve, 128);
-        assert!(us < 1.5 * 16.0, "{curve} {us}");
+        assert!(us < 1.3 * 16.0, "{curve} {us}");
     }
 }
 
@@ -80,7 +80,7 @@ fn a_chain_is_as_fast_with_128_workers_as_with_one() {
 }
 
 #[test]
-fn a_burst_of_tasks_reaches_128_workers_in_less_than_three_times_its_bound() {
+fn a_burst_of_tasks_reaches_128_workers_in_less_than_3_3_times_its_bound() {
     let us = value("burst", 128);
-    assert!(us < 3.0 * 500.0, "{us}");
+    assert!(us < 3.3 * 500.0, "{us}");
 }

@@ -5,8 +5,9 @@ use crate::clock::{now_ns, work};
 use rustix::thread::futex::{self, Flags};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
 use Ordering::SeqCst;
@@ -20,9 +21,11 @@ pub fn measure(pus: Pus) -> Vec<(&'static str, u64)> {
     let line = transfer(pus);
     let (wake, idle_exit) = wake(pus, 50_000);
     let (_, deep_exit) = wake_after_sleep(pus);
-    // A thread that wakes another one on the same PU and then sleeps spends a wake, the sleep and
-    // the switch. We cannot tell the last two apart, so we give each of them one half.
-    let half = hand_over(pus[0]).saturating_sub(wake) / 2;
+    // A thread that wakes another one on the same PU and then sleeps spends a wake without an
+    // interrupt, the sleep and the switch. We cannot tell the last two apart, so we give each of
+    // them one half.
+    let syscall = each(wake_nobody);
+    let half = hand_over(pus[0]).saturating_sub(syscall) / 2;
     let word = AtomicU64::new(0);
     vec![
         ("rmw", each(|| word.fetch_add(1, SeqCst))),
@@ -32,7 +35,7 @@ pub fn measure(pus: Pus) -> Vec<(&'static str, u64)> {
         ("memory", memory()),
         ("pause", each(spin_loop)),
         ("clock", each(Instant::now)),
-        ("syscall", each(wake_nobody)),
+        ("syscall", syscall),
         ("sleep", half),
         ("switch", half),
         ("wake", wake),
@@ -49,6 +52,21 @@ fn pin(pu: usize) {
     set.set(pu);
     // Without the right to pin, the results are those of wherever the threads run.
     let _ = sched_setaffinity(None, &set);
+}
+
+/// Starts a thread that runs on `pu`, and returns once it does. The calling thread may keep its own
+/// PU busy from then on.
+fn start_on<'scope>(scope: &'scope Scope<'scope, '_>, pu: usize, f: impl FnOnce() + Send + 'scope) {
+    let runs = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&runs);
+    scope.spawn(move || {
+        pin(pu);
+        theirs.store(true, SeqCst);
+        f();
+    });
+    while !runs.load(SeqCst) {
+        thread::sleep(Duration::from_micros(100));
+    }
 }
 
 fn median(mut times: Vec<u64>) -> u64 {
@@ -83,12 +101,7 @@ fn transfer(pus: Pus) -> u64 {
     let time = |_| {
         line.0.store(0, SeqCst);
         thread::scope(|scope| {
-            scope.spawn(|| {
-                pin(pus[1]);
-                pass(1);
-            });
-            // The first message may have to wait for the other thread.
-            work(1_000_000);
+            start_on(scope, pus[1], || pass(1));
             let begin = now_ns();
             pass(0);
             now_ns() - begin
@@ -130,8 +143,7 @@ fn wake_with(pus: Pus, rest: impl Fn()) -> (u64, u64) {
     let ran_ns = AtomicU64::new(0);
     let (mut wakes, mut exits) = (Vec::new(), Vec::new());
     thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(pus[1]);
+        start_on(scope, pus[1], || {
             for n in 0..WAKES {
                 sleep_while(&word, n);
                 ran_ns.store(now_ns(), SeqCst);
@@ -171,10 +183,7 @@ fn hand_over(pu: usize) -> u64 {
     };
     let begin = now_ns();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(pu);
-            take_turns(1);
-        });
+        start_on(scope, pu, || take_turns(1));
         take_turns(0);
     });
     (now_ns() - begin) / u64::from(2 * TURNS)
@@ -233,13 +242,11 @@ fn smt_percent(pus: Pus) -> u64 {
     let alone = time();
     let stop = AtomicBool::new(false);
     let together = thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(pus[1]);
+        start_on(scope, pus[1], || {
             while !stop.load(SeqCst) {
                 compute();
             }
         });
-        work(1_000_000);
         let together = time();
         stop.store(true, SeqCst);
         together

@@ -41,6 +41,7 @@ fn main() -> ExitCode {
         2 / cores.max(1)
     );
     for case in cases::CASES {
+        eprintln!("{}: {}", case.name, case.what);
         println!("case {} {:.3}", case.name, (case.measure)(2));
     }
     // The costs come last, because measuring them pins this thread.

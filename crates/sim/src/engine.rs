@@ -67,6 +67,8 @@ struct Pu {
     pausing: bool,
     /// The time of the next pause by the hypervisor.
     vanishes_at: u64,
+    /// The time of the interrupts that the PU has yet to serve.
+    interrupted: u64,
     /// The lines that the core has prefetched, and the time when each of them arrives.
     fills: Vec<(usize, u64)>,
 }
@@ -276,7 +278,7 @@ impl State {
 
     /// Advances the clock of a PU.
     fn spend(&mut self, pu: usize, ns: u64) {
-        self.pus[pu].now += ns;
+        self.pus[pu].now += ns + std::mem::take(&mut self.pus[pu].interrupted);
         while let Some((every, length)) = self.vanish
             && self.pus[pu].now > self.pus[pu].vanishes_at
         {
@@ -661,6 +663,7 @@ impl Sim {
                     drained: 0,
                     pausing: false,
                     vanishes_at: 0,
+                    interrupted: 0,
                     fills: Vec::new(),
                 });
             }
@@ -925,6 +928,19 @@ pub fn hog(pu: usize) {
             }
         }),
     );
+}
+
+/// Interrupts all other PUs that run a thread. Each of them serves the interrupt for `ns`
+/// nanoseconds at its next step.
+pub fn interrupt_others(ns: u64) {
+    with(|engine| {
+        let mut state = engine.0.borrow_mut();
+        let own = state.current_pu();
+        let others = state.pus.iter_mut().enumerate();
+        for (_, pu) in others.filter(|(index, pu)| *index != own && pu.current.is_some()) {
+            pu.interrupted += ns;
+        }
+    });
 }
 
 /// Waits until the buffered stores of the current PU are complete.

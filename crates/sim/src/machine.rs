@@ -122,7 +122,59 @@ const LINUX: Costs = Costs {
     smt_percent: 60,
 };
 
+impl Costs {
+    /// Returns the cost with this name, which is that of its field.
+    fn named(&mut self, name: &str) -> Option<&mut u64> {
+        Some(match name {
+            "hit" => &mut self.hit,
+            "rmw" => &mut self.rmw,
+            "same_core" => &mut self.same_core,
+            "same_l3" => &mut self.same_l3,
+            "same_package" => &mut self.same_package,
+            "other_package" => &mut self.other_package,
+            "memory" => &mut self.memory,
+            "pause" => &mut self.pause,
+            "clock" => &mut self.clock,
+            "syscall" => &mut self.syscall,
+            "sleep" => &mut self.sleep,
+            "wake" => &mut self.wake,
+            "idle_exit" => &mut self.idle_exit,
+            "deep_exit" => &mut self.deep_exit,
+            "switch" => &mut self.switch,
+            "spawn" => &mut self.spawn,
+            "timer" => &mut self.timer,
+            "smt_percent" => &mut self.smt_percent,
+            _ => return None,
+        })
+    }
+}
+
 impl Machine {
+    /// Returns the machine that `creel-here` has measured. Costs that it does not measure are those
+    /// of [`LINUX`].
+    ///
+    /// # Errors
+    ///
+    /// Returns a message if a line is not valid, or if the topology is missing.
+    pub fn measured(text: &str) -> Result<Self, String> {
+        let (mut topology, mut costs) = (None, LINUX);
+        for line in text.lines() {
+            if let Some(shape) = line.strip_prefix("topology ") {
+                topology = Some(shape.into());
+            } else if let Some(cost) = line.strip_prefix("cost ") {
+                let invalid = || format!("not a cost: {line}");
+                let (name, ns) = cost.split_once(' ').ok_or_else(invalid)?;
+                let place = costs.named(name).ok_or_else(invalid)?;
+                *place = ns.parse().map_err(|_| invalid())?;
+            }
+        }
+        Ok(Self {
+            name: "here".into(),
+            topology: topology.ok_or("the topology is missing")?,
+            costs,
+        })
+    }
+
     /// Returns a machine by its name, or `None` if the name is unknown.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

@@ -194,6 +194,22 @@ fn scopes_and_joins_run_each_closure() {
     });
 }
 
+/// A pool of three workers is large under this model checker (`worker/slots.rs`).
+#[test]
+fn two_trees_of_joins_in_a_large_pool() {
+    fn leaves(pool: &Pool, depth: usize) -> usize {
+        if depth == 0 {
+            return 1;
+        }
+        let (a, b) = pool.join(|| leaves(pool, depth - 1), || leaves(pool, depth - 1));
+        a + b
+    }
+    check(|| {
+        let tree = |pool: &Pool| assert_eq!(leaves(pool, 3), 8);
+        run_both(pool(3 + draw(2)), tree, tree);
+    });
+}
+
 #[test]
 fn jobs_of_a_scope_spawn_jobs_on_any_thread() {
     fn grow<'s>(s: &'s crate::Scope<'s, '_>, depth: usize, runs: &'s AtomicUsize) {

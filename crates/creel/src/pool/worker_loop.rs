@@ -152,9 +152,6 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     looped || inbox || helped || jobs || tasks || reacted || found.fired
 }
 
-/// A pool with more workers than this is large. One search after another would take long to reach
-/// all of them.
-const LARGE: usize = 8;
 /// A worker of a large pool tries other victims until more than this number of steals in a row have
 /// failed.
 const FAILED_MAX: usize = 16;
@@ -170,7 +167,7 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
         called || loops.shared_jobs.seems_left() || shared.tasks.any_outside() || shared.has_jobs()
     };
     let leaves = slot.is_idle();
-    let is_large = shared.slots.workers() > LARGE;
+    let is_large = shared.slots.is_large();
     let failed_max = if is_large { FAILED_MAX } else { 0 };
     let (mut stole, mut failed) = (false, 0);
     while !loops.has_part(slot)

@@ -7,8 +7,14 @@
 //! Linux 4.14 and later). If the kernel has no such call, on other systems, and under the model
 //! checkers, both are ordinary full barriers.
 //!
+//! The kernel's barrier takes a lock and interrupts every processor that runs the process. If many
+//! threads use the rare side, they mostly wait for each other. A protocol can therefore choose
+//! ordinary full barriers for both sides ([`Barriers::fences`]).
+//!
 //! We do not cover processes that were forked without `exec`, because their threads do not belong
 //! to the pool.
+
+use super::Ordering;
 
 #[cfg(all(
     target_os = "linux",
@@ -17,7 +23,9 @@
 mod pair {
     use rustix::thread::{MembarrierCommand, membarrier};
     use std::sync::Once;
-    use std::sync::atomic::{AtomicBool, Ordering, compiler_fence, fence};
+    use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
+
+    pub(super) use std::sync::atomic::fence;
 
     /// Whether the kernel supports `membarrier`. The first call of [`prepare`] sets it.
     static BY_KERNEL: AtomicBool = AtomicBool::new(false);
@@ -30,36 +38,39 @@ mod pair {
         });
     }
 
-    #[inline]
-    pub(crate) fn light() {
-        if BY_KERNEL.load(Ordering::Relaxed) {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
+    pub(super) fn is_by_kernel() -> bool {
+        BY_KERNEL.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn heavy() -> bool {
-        if BY_KERNEL.load(Ordering::Relaxed) {
-            membarrier(MembarrierCommand::PrivateExpedited).is_ok()
-        } else {
-            fence(Ordering::SeqCst);
-            true
-        }
+    #[inline]
+    pub(super) fn light_by_kernel() {
+        compiler_fence(Ordering::SeqCst);
+    }
+
+    pub(super) fn heavy_by_kernel() -> bool {
+        membarrier(MembarrierCommand::PrivateExpedited).is_ok()
     }
 }
 
-/// A simulated program is sequentially consistent, so we simulate only the cost of the rare side.
+/// A simulated program is sequentially consistent, so we simulate only the costs.
 #[cfg(creel_sim)]
 mod pair {
-    /// The cost of the system call, which we estimate.
+    pub(super) use creel_sim::atomic::fence;
+
+    /// The cost of the system call, and that of the interrupt of each other PU. We estimate both.
     const HEAVY_NS: u64 = 2_000;
+    const INTERRUPT_NS: u64 = 500;
 
     pub(crate) fn prepare() {}
 
-    pub(crate) fn light() {}
+    pub(super) fn is_by_kernel() -> bool {
+        true
+    }
 
-    pub(crate) fn heavy() -> bool {
+    pub(super) fn light_by_kernel() {}
+
+    pub(super) fn heavy_by_kernel() -> bool {
+        creel_sim::interrupt_others(INTERRUPT_NS);
         creel_sim::work(HEAVY_NS);
         true
     }
@@ -70,31 +81,78 @@ mod pair {
     any(not(target_os = "linux"), creel_loom, creel_shuttle, miri)
 ))]
 mod pair {
-    use std::sync::atomic::Ordering;
-
     #[cfg(creel_loom)]
-    use loom::sync::atomic::fence;
+    pub(super) use loom::sync::atomic::fence;
     #[cfg(not(creel_loom))]
-    use std::sync::atomic::fence;
+    pub(super) use std::sync::atomic::fence;
 
     pub(crate) fn prepare() {}
 
-    pub(crate) fn light() {
-        fence(Ordering::SeqCst);
+    pub(super) fn is_by_kernel() -> bool {
+        false
     }
 
-    pub(crate) fn heavy() -> bool {
-        fence(Ordering::SeqCst);
-        true
+    pub(super) fn light_by_kernel() {}
+
+    pub(super) fn heavy_by_kernel() -> bool {
+        false
     }
 }
 
-/// The barrier of the frequent side.
-pub(crate) use pair::light;
+/// Asks the kernel for support, once. Call it before any thread uses the barriers.
+pub(crate) use pair::prepare;
+
+/// The barriers of one protocol, whose two sides must use the same value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Barriers {
+    /// Whether each side executes an ordinary full barrier itself.
+    are_fences: bool,
+}
+
+impl Barriers {
+    /// Returns barriers of which the rare side pays for both, if the kernel supports that. Call
+    /// [`prepare`] before.
+    #[inline]
+    pub(crate) fn asymmetric() -> Self {
+        Self {
+            are_fences: !pair::is_by_kernel(),
+        }
+    }
+
+    /// Returns barriers of which each side pays for its own.
+    pub(crate) fn fences() -> Self {
+        Self { are_fences: true }
+    }
+
+    /// The barrier of the frequent side.
+    #[inline]
+    pub(crate) fn light(self) {
+        if self.are_fences {
+            pair::fence(Ordering::SeqCst);
+        } else {
+            pair::light_by_kernel();
+        }
+    }
+
+    /// The barrier of the rare side. It returns false if the kernel refused, and then nothing is
+    /// ordered.
+    pub(crate) fn heavy(self) -> bool {
+        if self.are_fences {
+            pair::fence(Ordering::SeqCst);
+            return true;
+        }
+        pair::heavy_by_kernel()
+    }
+}
+
+/// The barrier of the frequent side, if the rare side pays for both.
+#[inline]
+pub(crate) fn light() {
+    Barriers::asymmetric().light();
+}
 
 /// The barrier of the rare side, which takes some microseconds. It returns false if the kernel
 /// refused, and then nothing is ordered.
-pub(crate) use pair::heavy;
-
-/// Asks the kernel for support, once. Call it before any thread uses the barriers.
-pub(crate) use pair::prepare;
+pub(crate) fn heavy() -> bool {
+    Barriers::asymmetric().heavy()
+}

@@ -114,11 +114,26 @@ fn set_flag(flag: &AtomicBool, value: bool) {
     }
 }
 
-/// Stores a number if it is not there already. Only one thread at a time writes the number.
-fn set_count(count: &AtomicUsize, value: usize) {
-    if count.load(Ordering::Relaxed) != value {
-        count.store(value, Ordering::Relaxed);
-    }
+/// Values that mirror those under the lock. They rarely change, and all threads read them all the
+/// time, so they are on a cache line of their own.
+struct Hints {
+    /// Whether the list has a worker, and whether it has one other than worker 0. A stale value is
+    /// harmless, because the watchdog also finds work for which nobody was notified.
+    any_listed: [AtomicBool; 2],
+    /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
+    /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
+    ///
+    /// A stale value of this field and of the next one is harmless for two reasons. First,
+    /// `try_become_watchdog` and `appoint` decide under the lock. Second, a thread whose own change
+    /// makes a watchdog necessary reads these fields after that change.
+    lacks_watchdog: AtomicBool,
+    /// Whether a watchdog is needed as above, and no worker has been asked to become it yet. It is
+    /// a hint, which every push of a task reads with relaxed ordering.
+    unrequested: AtomicBool,
+    /// The watchdog's worker, or `NOBODY`. It is a hint for all threads except the watchdog itself.
+    /// The watchdog reads the right value because it is notified after this store, or makes the
+    /// change itself.
+    watchdog: AtomicUsize,
 }
 
 /// The idle workers of a pool.
@@ -130,23 +145,6 @@ pub(crate) struct Idle {
     /// documentation explains why it is `SeqCst`. `notify_one` and `lease` check the list again
     /// under the lock.
     listed: AtomicUsize,
-    /// The number of workers in the list, not counting worker 0. A stale value is harmless, because
-    /// the watchdog also finds work for which nobody was notified.
-    listed_from_1: AtomicUsize,
-    /// Whether there is no watchdog although one is needed. One is needed if at least one worker is
-    /// running and at least one is idle. A thread that is about to sleep reads it as a hint.
-    ///
-    /// A stale value of this field and of the next one is harmless for two reasons. First,
-    /// `try_become_watchdog` and `appoint` decide under the lock. Second, a thread whose own change
-    /// makes a watchdog necessary reads these fields after that change.
-    lacks_watchdog: AtomicBool,
-    /// Whether a watchdog is needed as above, and no worker has been asked to become it yet. It is
-    /// a hint, which every push of a task reads with relaxed ordering.
-    unrequested: AtomicBool,
-    /// The watchdog's worker, or `NOBODY`, which mirrors the value under the lock. It is a hint for
-    /// all threads except the watchdog itself. The watchdog reads the right value because it is
-    /// notified after this store, or makes the change itself.
-    watchdog: AtomicUsize,
     /// Whether there is a [`Search`]. It is `SeqCst` for this reason: a publisher that finds it set
     /// has published its work before. The thread that clears it checks for work afterwards, and
     /// therefore finds that work. This holds for work that is published by a `SeqCst` operation. A
@@ -156,6 +154,7 @@ pub(crate) struct Idle {
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.
     revocations: AtomicU64,
+    hints: CachePadded<Hints>,
 }
 
 struct State {
@@ -203,12 +202,14 @@ impl Idle {
                 refused: false,
             })),
             listed: AtomicUsize::new(slots),
-            listed_from_1: AtomicUsize::new(slots.saturating_sub(1)),
-            lacks_watchdog: AtomicBool::new(false),
-            unrequested: AtomicBool::new(false),
-            watchdog: AtomicUsize::new(NOBODY),
             searching: AtomicBool::new(false),
             revocations: AtomicU64::new(0),
+            hints: CachePadded::new(Hints {
+                any_listed: [AtomicBool::new(slots > 0), AtomicBool::new(slots > 1)],
+                lacks_watchdog: AtomicBool::new(false),
+                unrequested: AtomicBool::new(false),
+                watchdog: AtomicUsize::new(NOBODY),
+            }),
         }
     }
 
@@ -222,15 +223,20 @@ impl Idle {
         let lacks_watchdog = state.lacks_watchdog();
         state.asked &= lacks_watchdog;
         let unrequested = lacks_watchdog && !state.asked && !state.refused;
-        set_flag(&self.lacks_watchdog, lacks_watchdog);
-        set_flag(&self.unrequested, unrequested);
+        let hints = &self.hints;
+        set_flag(&hints.lacks_watchdog, lacks_watchdog);
+        set_flag(&hints.unrequested, unrequested);
+        let watchdog = state.watchdog.unwrap_or(NOBODY);
+        if hints.watchdog.load(Ordering::Relaxed) != watchdog {
+            hints.watchdog.store(watchdog, Ordering::Relaxed);
+        }
+        let listed = state.list.len();
+        let from_1 = listed - usize::from(state.list.contains(&0));
+        set_flag(&hints.any_listed[0], listed > 0);
+        set_flag(&hints.any_listed[1], from_1 > 0);
         // This store comes after the ones above. A thread that finds the list empty therefore also
         // finds that a watchdog is missing.
-        let listed = state.list.len();
         self.listed.store(listed, Ordering::SeqCst);
-        let from_1 = listed - usize::from(state.list.contains(&0));
-        set_count(&self.listed_from_1, from_1);
-        set_count(&self.watchdog, state.watchdog.unwrap_or(NOBODY));
         result
     }
 
@@ -239,29 +245,27 @@ impl Idle {
         self.listed.load(Ordering::SeqCst) > 0
     }
 
-    /// Returns the number of listed workers with an index of at least `first`, which is 0 or 1.
-    pub(crate) fn listed_from(&self, first: usize) -> &AtomicUsize {
-        match first {
-            0 => &self.listed,
-            _ => &self.listed_from_1,
-        }
+    /// Returns whether there seems to be a listed worker with an index of at least `first`, which is
+    /// 0 or 1.
+    pub(crate) fn seems_listed_from(&self, first: usize) -> &AtomicBool {
+        &self.hints.any_listed[first]
     }
 
     /// Returns whether there seems to be a watchdog.
     pub(crate) fn has_watchdog(&self) -> bool {
-        self.watchdog.load(Ordering::Relaxed) != NOBODY
+        self.hints.watchdog.load(Ordering::Relaxed) != NOBODY
     }
 
     /// Returns whether the pool needs a watchdog, and no worker has been asked to become it.
     #[inline]
     pub(crate) fn needs_watchdog(&self) -> bool {
-        self.unrequested.load(Ordering::Relaxed)
+        self.hints.unrequested.load(Ordering::Relaxed)
     }
 
     /// Returns whether this worker is the watchdog.
     #[inline]
     pub(crate) fn is_watchdog(&self, slot: usize) -> bool {
-        self.watchdog.load(Ordering::Relaxed) == slot
+        self.hints.watchdog.load(Ordering::Relaxed) == slot
     }
 
     /// Begins the pool's only search. Returns `None` if another search is under way.
@@ -486,7 +490,7 @@ impl Idle {
     /// idle worker calls this before it sleeps. A worker that the pool has removed never becomes
     /// the watchdog, because its thread is about to end.
     pub(crate) fn try_become_watchdog(&self, slot: usize) -> bool {
-        if !self.is_watchdog(slot) && !self.lacks_watchdog.load(Ordering::Relaxed) {
+        if !self.is_watchdog(slot) && !self.hints.lacks_watchdog.load(Ordering::Relaxed) {
             return false;
         }
         self.change(|state| {

@@ -65,6 +65,14 @@ pub(crate) enum When {
     Later,
 }
 
+/// The maximum number of workers of a pool that is not large. The model checkers use a smaller
+/// number, so that small models cover large pools too.
+const SMALL_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    8
+};
+
 /// The workers of a pool.
 pub(crate) struct WorkerSlots {
     /// The work, which is set once the pool has been created.
@@ -144,6 +152,12 @@ impl WorkerSlots {
     #[inline]
     pub(crate) fn workers(&self) -> usize {
         self.workers.load(Ordering::SeqCst)
+    }
+
+    /// Returns whether the pool has so many workers that they would mostly wait for each other if
+    /// they did the same as in a small pool.
+    pub(crate) fn is_large(&self) -> bool {
+        self.workers() > SMALL_MAX
     }
 
     /// Returns whether no worker has a thread. This is so in the deterministic mode, and on systems

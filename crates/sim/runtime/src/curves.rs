@@ -1,6 +1,7 @@
 //! The curves that `creel-scale` measures. Most curves have a bound, which no runtime can beat on
 //! the machine. The others, for example `broadcast`, have a reference to compare them with.
 
+use crate::cases::{self, SPIN, branch, pool};
 use creel::{Balance, Pool, Wait};
 use creel_sim::{Machine, Sim, now_ns, profile_only, thread, work};
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
@@ -16,7 +17,7 @@ pub struct Curve {
 }
 
 /// All curves that `creel-scale` can measure.
-pub const CURVES: [Curve; 10] = [
+pub const CURVES: [Curve; 11] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -38,8 +39,16 @@ pub const CURVES: [Curve; 10] = [
         what: "a binary tree of 65,536 leaves by join, 500 ns per leaf",
         unit: "us",
         bound_is: "the work divided by the workers and the caller, which helps",
-        measure: tree,
+        measure: |machine, workers| tree::<5>(machine, workers, 16),
         bound: |_, workers| 65_536.0 * 0.5 / with_caller(workers),
+    },
+    Curve {
+        name: "large-tree",
+        what: "a binary tree of 1,048,576 leaves by join, 500 ns per leaf",
+        unit: "us",
+        bound_is: "the work divided by the workers and the caller, which helps",
+        measure: |machine, workers| tree::<3>(machine, workers, 20),
+        bound: |_, workers| 1_048_576.0 * 0.5 / with_caller(workers),
     },
     Curve {
         name: "scope",
@@ -152,11 +161,6 @@ fn tree_of_wakes(machine: &Machine, workers: usize) -> u64 {
     last
 }
 
-fn pool(workers: usize, wait: Wait) -> Pool {
-    let pool = Pool::builder().workers(workers).wait(wait);
-    pool.build().expect("the pool is valid")
-}
-
 /// Runs `f` five times, and returns the shortest time of the last three runs in microseconds.
 fn least(f: impl FnMut()) -> f64 {
     least_of::<5>(f)
@@ -173,8 +177,6 @@ fn least_of<const TIMES: usize>(mut f: impl FnMut()) -> f64 {
     }
     times[2..].iter().copied().min().unwrap_or(0) as f64 / 1e3
 }
-
-const SPIN: Wait = Wait::Spin(Duration::from_millis(2));
 
 /// The work of one item of `dispatch`. The caller would run a loop of shorter items alone.
 const ITEM: u64 = 5_000;
@@ -198,18 +200,10 @@ fn hot(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| hot_loop(&pool(workers, SPIN), workers))
 }
 
-fn branch(pool: &Pool, depth: u32) {
-    if depth == 0 {
-        work(500);
-    } else {
-        pool.join(|| branch(pool, depth - 1), || branch(pool, depth - 1));
-    }
-}
-
-fn tree(machine: &Machine, workers: usize) -> f64 {
+fn tree<const TIMES: usize>(machine: &Machine, workers: usize, depth: u32) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
-        least(|| branch(&pool, 16))
+        least_of::<TIMES>(|| branch(&pool, depth))
     })
 }
 
@@ -243,28 +237,10 @@ fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 
 
 const CHAIN: u32 = 10_000;
 
-/// Spawns a task of a chain. The task spawns the next one, with `left` reduced by one. The task
-/// with `left` 0 is the last one, and reports the end to `done`.
-fn link(pool: Pool, left: u32, done: creel::channel::oneshot::Sender<()>) {
-    let next = pool.clone();
-    let task = pool.spawn(async move {
-        match left {
-            0 => drop(done.send(())),
-            left => link(next, left - 1, done),
-        }
-    });
-    task.detach();
-}
-
 fn chain(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| {
         let pool = pool(workers, SPIN);
-        let whole = least(|| {
-            let (sender, receiver) = creel::channel::oneshot::channel();
-            link(pool.handle(), CHAIN, sender);
-            receiver.recv_blocking().expect("the chain ends");
-        });
-        whole / f64::from(CHAIN)
+        least(|| cases::chain(&pool, CHAIN)) / f64::from(CHAIN)
     })
 }
 

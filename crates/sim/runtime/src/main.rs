@@ -1,8 +1,11 @@
 //! Measures how the runtime scales on a simulated machine.
 
+mod cases;
+mod clock;
 mod curves;
 
-use creel_sim::{Arena, Machine, NAMES, Waited, profile};
+use cases::CASES;
+use creel_sim::{Arena, Machine, NAMES, Sim, Waited, profile};
 use curves::{CURVES, Curve};
 use std::process::ExitCode;
 
@@ -18,6 +21,7 @@ Usage: creel-scale [OPTIONS]
   --from N        Begin with this number of workers. Default: 1
   --to N          End with this number of workers. Default: all PUs
   --only CURVE    Measure only this curve
+  --here FILE     Simulate the machine and the operations in this output of creel-here instead
   --profile       Print what the threads wait for: memory, wakes, the clock
   --list          List the machines and the curves
   --help          Print this text
@@ -28,6 +32,7 @@ struct Options {
     from: usize,
     to: usize,
     only: Option<String>,
+    here: Option<String>,
     profile: bool,
 }
 
@@ -37,6 +42,7 @@ fn options() -> Result<Option<Options>, String> {
         from: 1,
         to: usize::MAX,
         only: None,
+        here: None,
         profile: false,
     };
     let mut words = std::env::args().skip(1);
@@ -49,6 +55,7 @@ fn options() -> Result<Option<Options>, String> {
             "--to" => options.to = number(value()?)?,
             "--profile" => options.profile = true,
             "--only" => options.only = Some(value()?),
+            "--here" => options.here = Some(value()?),
             "--list" => {
                 let curves: Vec<_> = CURVES.iter().map(|curve| curve.name).collect();
                 println!(
@@ -125,6 +132,34 @@ fn print_waits(waited: &[Waited]) {
     }
 }
 
+/// Prints the measured and the simulated time of each operation in an output of `creel-here`.
+fn compare(file: &str) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let machine = Machine::measured(&text)?;
+    println!("machine: {} ({})", machine.name, machine.topology);
+    println!(
+        "{:>16} {:>12} {:>12} {:>7}",
+        "operation", "measured us", "simulated us", "ratio"
+    );
+    for words in text.lines().map(|line| line.split(' ').collect::<Vec<_>>()) {
+        let &["case", name, measured] = words.as_slice() else {
+            continue;
+        };
+        let case = CASES.iter().find(|case| case.name == name);
+        let case = case.ok_or(format!("unknown operation {name}"))?;
+        let measured: f64 = measured
+            .parse()
+            .map_err(|_| format!("{measured} is not a time"))?;
+        let simulated = Sim::new(&machine).run(|| (case.measure)(2));
+        let ratio = simulated / measured;
+        println!(
+            "{name:>16} {measured:>12.3} {simulated:>12.3} {ratio:>7.2}  {}",
+            case.what
+        );
+    }
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let options = match options() {
         Ok(Some(options)) => options,
@@ -134,6 +169,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(file) = &options.here {
+        return match compare(file) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("creel-scale: {file}: {error}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let Some(machine) = Machine::named(&options.machine) else {
         let names = NAMES.join(", ");
         eprintln!(

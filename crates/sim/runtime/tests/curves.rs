@@ -47,10 +47,10 @@ fn a_dispatch_to_128_workers_takes_less_than_3_us() {
 }
 
 #[test]
-fn a_wake_of_128_workers_takes_less_than_one_and_a_half_times_the_fastest_tree() {
+fn a_wake_of_128_workers_takes_less_than_1_3_times_the_fastest_tree() {
     for curve in ["wake", "wake-fixed"] {
         let us = value(curve, 128);
-        assert!(us < 1.5 * 16.0, "{curve} {us}");
+        assert!(us < 1.3 * 16.0, "{curve} {us}");
     }
 }
 
@@ -58,7 +58,13 @@ fn a_wake_of_128_workers_takes_less_than_one_and_a_half_times_the_fastest_tree()
 fn a_tree_of_joins_does_not_get_slower_with_more_workers() {
     let (few, many) = (value("tree", 16), value("tree", 64));
     assert!(few < 1.25 * 1_927.5, "{few}");
-    assert!(many < 1.7 * 504.1, "{many}");
+    assert!(many < 1.4 * 504.1, "{many}");
+}
+
+#[test]
+fn a_tree_of_two_million_joins_is_80_percent_efficient_with_128_workers() {
+    let us = value("large-tree", 128);
+    assert!(us < 4_064.3 / 0.8, "{us}");
 }
 
 #[test]
@@ -74,7 +80,7 @@ fn a_chain_of_tasks_is_as_fast_with_128_workers_as_with_one() {
 }
 
 #[test]
-fn a_burst_of_tasks_reaches_128_workers_in_less_than_three_times_its_bound() {
+fn a_burst_of_tasks_reaches_128_workers_in_less_than_3_3_times_its_bound() {
     let us = value("burst", 128);
-    assert!(us < 3.0 * 500.0, "{us}");
+    assert!(us < 3.3 * 500.0, "{us}");
 }

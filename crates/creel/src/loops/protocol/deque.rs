@@ -17,12 +17,19 @@
 //! fork, it waits until the thief has decided, because the thief decides under the lock. Therefore
 //! a fork that nobody steals costs its owner no locked operation and no fence.
 //!
+//! In a large pool, many thieves steal at the same time. There, both barriers are ordinary fences
+//! (Lê, Pop, Cohen, Zappa Nardelli, "Correct and efficient work-stealing for weak memory models",
+//! PPoPP 2013), so that no thief calls the kernel.
+//!
 //! The indices only grow. `top` grows by one with each steal. It never returns to an earlier value,
 //! except inside the lock.
 
 use super::forks::Fork;
 use crate::{
-    sync::{AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, lock, try_lock},
+    sync::{
+        AtomicBool, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier::Barriers, lock,
+        try_lock,
+    },
     worker::waiter::Waiter,
 };
 use crossbeam_utils::CachePadded;
@@ -54,8 +61,10 @@ struct Own {
     /// are relaxed. The owner's store of an entry happens before a thief's load of it because of
     /// `bottom`, or because of the lock if `make_room` has copied the entry.
     entries: UnsafeCell<Box<[AtomicPtr<Fork>]>>,
-    /// The number of idle workers that the owner may notify.
-    idle: NonNull<AtomicUsize>,
+    /// Whether there is an idle worker that the owner may notify.
+    idle: NonNull<AtomicBool>,
+    /// The barriers of the table in the module's documentation.
+    barriers: Barriers,
 }
 
 /// The cache line that thieves write.
@@ -69,7 +78,7 @@ struct Steal {
 }
 
 // SAFETY: validity: the entries point to forks, which their owner keeps alive while they are in the
-// deque or stolen, and `idle` points to a counter that outlives the deque. Aliasing: the owner
+// deque or stolen, and `idle` points to a flag that outlives the deque. Aliasing: the owner
 // replaces the box of entries under the lock. Other threads read it under the lock, and the owner
 // reads it without, because no other thread replaces it.
 unsafe impl Sync for Deque {}
@@ -87,18 +96,19 @@ fn entries(len: usize) -> Box<[AtomicPtr<Fork>]> {
 }
 
 impl Deque {
-    /// Creates an empty deque. Its owner may notify the idle workers that `idle` counts.
+    /// Creates an empty deque. Its owner may notify an idle worker while `idle` is true.
     ///
     /// # Safety
     ///
     /// `idle` must live as long as the deque.
-    pub(super) unsafe fn new(idle: &AtomicUsize) -> Self {
+    pub(super) unsafe fn new(idle: &AtomicBool, barriers: Barriers) -> Self {
         Self {
             own: CachePadded::new(Own {
                 bottom: AtomicUsize::new(0),
                 limit: AtomicUsize::new(ENTRIES),
                 entries: UnsafeCell::new(entries(ENTRIES)),
                 idle: NonNull::from(idle),
+                barriers,
             }),
             steal: CachePadded::new(Steal {
                 top: AtomicUsize::new(0),
@@ -115,10 +125,16 @@ impl Deque {
     /// Returns whether there seems to be an idle worker that the owner may notify.
     #[inline(always)]
     pub(super) fn any_idle(&self) -> bool {
-        // SAFETY: validity: the caller of `new` guarantees that the count is alive. Aliasing: it is
+        // SAFETY: validity: the caller of `new` guarantees that the flag is alive. Aliasing: it is
         // only shared.
         let idle = unsafe { self.own.idle.as_ref() };
-        idle.load(Ordering::Relaxed) > 0
+        idle.load(Ordering::Relaxed)
+    }
+
+    /// Executes the barrier of the owner.
+    #[inline(always)]
+    pub(super) fn light_barrier(&self) {
+        self.own.barriers.light();
     }
 
     /// Returns the index of the next fork that is pushed.
@@ -132,9 +148,18 @@ impl Deque {
         self.steal.top.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of forks, which may be out of date.
+    pub(super) fn len(&self) -> usize {
+        let (top, bottom) = (self.stolen(), self.bottom());
+        match is_below(top, bottom) {
+            true => bottom.wrapping_sub(top),
+            false => 0,
+        }
+    }
+
     /// Returns whether there seems to be a fork.
     pub(super) fn has_forks(&self) -> bool {
-        is_below(self.stolen(), self.bottom())
+        self.len() > 0
     }
 
     /// Pushes a fork and returns its index. Only the owner may call this.
@@ -200,7 +225,7 @@ impl Deque {
         // it. Its acquire load must synchronize with this store, since it does not read the value
         // that `push` has stored.
         self.own.bottom.store(index, Ordering::Release);
-        barrier::light();
+        self.light_barrier();
         let top = self.steal.top.load(Ordering::Relaxed);
         !is_below(index, top) || self.pop_contended(index)
     }
@@ -237,7 +262,7 @@ impl Deque {
         }
         let next = top.wrapping_add(1);
         self.steal.top.store(next, Ordering::Relaxed);
-        let ordered = barrier::heavy();
+        let ordered = self.own.barriers.heavy();
         let bottom = self.own.bottom.load(Ordering::Acquire);
         let claimed = (ordered && !is_below(bottom, next))
             .then(|| self.entry(top))
@@ -273,8 +298,8 @@ mod model {
     struct Items {
         deque: Deque,
         items: [Checked<u32>; FORKS],
-        /// The counter of idle workers, which the deque points to.
-        _idle: Box<AtomicUsize>,
+        /// The flag of idle workers, which the deque points to.
+        _idle: Box<AtomicBool>,
     }
 
     // SAFETY: loom checks here whether one thread at a time uses an item.
@@ -289,9 +314,9 @@ mod model {
 
     impl Items {
         fn new() -> Arc<Self> {
-            let idle = Box::new(AtomicUsize::new(0));
+            let idle = Box::new(AtomicBool::new(false));
             // SAFETY: the box is alive as long as the deque.
-            let deque = unsafe { Deque::new(&idle) };
+            let deque = unsafe { Deque::new(&idle, Barriers::fences()) };
             deque.set_owner(Some(Waiter::current()));
             Arc::new(Self {
                 deque,

@@ -6,8 +6,8 @@
 //! # Work first
 //!
 //! A fork that nobody steals must cost as little as possible, because almost all forks of a deep
-//! recursion are such forks. The thread that forks therefore only writes to its own memory. All
-//! other costs are paid by the thief:
+//! recursion are such forks. The thread that forks therefore only writes to its own memory, and
+//! executes two fences in a large pool. All other costs are paid by the thief:
 //!
 //! - It finds out by itself which threads have forks ([`Forks::hunt`]).
 //! - It takes the *oldest* fork, which is the largest piece of a recursion.
@@ -51,8 +51,9 @@ use super::{
 };
 use crate::{
     sync::{
-        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, local,
-        now_ns, spin_loop, thread_local,
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell,
+        barrier::{self, Barriers},
+        local, now_ns, spin_loop, thread_local,
     },
     worker::{slots::WorkerSlots, table::Table, waiter::Waiter},
 };
@@ -155,11 +156,11 @@ impl Forker {
     /// # Safety
     ///
     /// The workers must live as long as the forker.
-    unsafe fn new(slots: &WorkerSlots, own: Option<usize>) -> Self {
-        let idle = slots.idle.listed_from(slots.first_helper(own));
+    unsafe fn new(slots: &WorkerSlots, own: Option<usize>, barriers: Barriers) -> Self {
+        let idle = slots.idle.seems_listed_from(slots.first_helper(own));
         Self {
-            // SAFETY: the caller guarantees that the counter, which is a part of `slots`, is alive.
-            deque: unsafe { Deque::new(idle) },
+            // SAFETY: the caller guarantees that the flag, which is a part of `slots`, is alive.
+            deque: unsafe { Deque::new(idle, barriers) },
             cutoff: Cutoff::new(),
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
@@ -202,7 +203,7 @@ impl Forker {
     pub(in crate::loops) unsafe fn push(&self, fork: NonNull<Fork>) -> usize {
         // SAFETY: the caller guarantees the same.
         let index = unsafe { self.deque.push(fork) };
-        barrier::light();
+        self.deque.light_barrier();
         if self.deque.any_idle() {
             self.notify();
         }
@@ -382,17 +383,25 @@ pub(crate) struct Forks {
     guests_made: AtomicUsize,
     /// The guests that no thread uses.
     free_guests: Mutex<Vec<usize>>,
+    /// The barriers between threads that fork on one side, and thieves and idle workers on the
+    /// other side.
+    barriers: Barriers,
 }
 
 impl Forks {
     pub(super) fn new(slots: &Arc<WorkerSlots>) -> Self {
         barrier::prepare();
+        // A pool keeps its barriers when it is resized, because threads may be forking then.
+        let barriers = match slots.is_large() {
+            true => Barriers::fences(),
+            false => Barriers::asymmetric(),
+        };
         let table = |is_guest: bool| {
             let slots = Arc::clone(slots);
             Table::new(move |index| {
                 let own = (!is_guest).then_some(index);
                 // SAFETY: the table keeps this closure, and with it the slots.
-                CachePadded::new(unsafe { Forker::new(&slots, own) })
+                CachePadded::new(unsafe { Forker::new(&slots, own, barriers) })
             })
         };
         Self {
@@ -402,6 +411,7 @@ impl Forks {
             workers_made: AtomicUsize::new(0),
             guests_made: AtomicUsize::new(0),
             free_guests: Mutex::default(),
+            barriers,
         }
     }
 
@@ -460,7 +470,7 @@ impl Forks {
     /// this sees a fork, or the thread that pushes it sees the idle worker, except for forks that
     /// are not old enough yet.
     pub(crate) fn any_old_for_idle(&self) -> bool {
-        self.any_active() && barrier::heavy() && self.any_old()
+        self.any_active() && self.barriers.heavy() && self.any_old()
     }
 
     /// Returns all forkers that may be active, except for that of worker `own`.

@@ -9,12 +9,39 @@
 //! which is about a third. That is close to the optimum as long as a worker begins to run one to
 //! three times later than its waker is done with it. Distant ranks are woken first, and the last
 //! ones are neighbours.
+//!
+//! In a large loop, the rounding of the thirds adds up, so we compute the parts exactly. We count
+//! time in wakes, and assume that a worker begins to run two wakes after its waker is done with it.
+//! After `t` wakes, a thread can then have reached `n(t) = n(t - 1) + n(t - 3)` threads, including
+//! itself. The first part is what it reaches in the rest of the time, and the second part is what
+//! the first worker that it wakes can reach. These are Narayana's numbers: 1, 1, 1, 2, 3, 4, 6, 9.
+
+/// The maximum number of threads of a loop whose ranges are cut into thirds.
+const THIRDS_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    2
+} else {
+    8
+};
 
 /// Returns the first rank of the range that the thread with rank `me` passes on next, if it is
-/// responsible for the ranks from `me` to `end`.
-fn cut(me: usize, end: usize) -> Option<usize> {
+/// responsible for the ranks from `me` to `end`, in a loop of `threads` threads.
+fn cut(me: usize, end: usize, threads: usize) -> Option<usize> {
     let others = end - me - 1;
-    (others > 0).then(|| end - (others / 3 + 1))
+    let part = match threads {
+        ..=THIRDS_MAX => others / 3 + 1,
+        _ => exact_part(others),
+    };
+    (others > 0).then(|| end - part)
+}
+
+/// Returns the number of threads that the next worker is responsible for, including itself, if its
+/// waker is responsible for this number of others.
+fn exact_part(others: usize) -> usize {
+    let (mut oldest, mut older, mut last) = (1, 1, 1);
+    while last + oldest <= others {
+        (oldest, older, last) = (older, last, last + oldest);
+    }
+    oldest.min(others)
 }
 
 /// Returns the end of the range that the thread with rank `me` is responsible for, in a loop of
@@ -22,7 +49,7 @@ fn cut(me: usize, end: usize) -> Option<usize> {
 fn end_of(me: usize, threads: usize) -> usize {
     let (mut above, mut end) = (0, threads);
     while above != me
-        && let Some(next) = cut(above, end)
+        && let Some(next) = cut(above, end, threads)
     {
         match me < next {
             true => end = next,
@@ -36,7 +63,7 @@ fn end_of(me: usize, threads: usize) -> usize {
 pub(in crate::loops) fn children(me: usize, threads: usize) -> impl Iterator<Item = usize> {
     let mut end = end_of(me, threads);
     std::iter::from_fn(move || {
-        end = cut(me, end)?;
+        end = cut(me, end, threads)?;
         Some(end)
     })
 }
@@ -60,5 +87,23 @@ mod tests {
         let wakes = |threads| children(0, threads).count();
         assert_eq!([2, 3, 4, 8, 12].map(wakes), [1, 2, 2, 4, 5]);
         assert!(wakes(128) <= 12);
+    }
+
+    /// We count time in wakes here, as the module's documentation does.
+    #[test]
+    fn no_tree_reaches_the_last_worker_of_a_large_loop_earlier() {
+        fn last_runs_at(me: usize, threads: usize) -> usize {
+            let each = children(me, threads).zip(1..);
+            let ends = each.map(|(child, wakes)| wakes + 2 + last_runs_at(child, threads));
+            ends.max().unwrap_or(0)
+        }
+        let mut reached = vec![1, 1, 1];
+        for threads in THIRDS_MAX + 1..300 {
+            while *reached.last().unwrap() < threads {
+                reached.push(reached[reached.len() - 1] + reached[reached.len() - 3]);
+            }
+            let best = reached.partition_point(|n| *n < threads);
+            assert_eq!(last_runs_at(0, threads), best, "{threads}");
+        }
     }
 }

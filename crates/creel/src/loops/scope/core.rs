@@ -22,10 +22,7 @@ use crate::{
         shared_jobs::{Open, SharedJob},
         wake_throttle::WakeThrottle,
     },
-    sync::{
-        AtomicBool, AtomicUsize, Mutex, Ordering, barrier, local, lock, now_ns, spin_loop,
-        thread_local,
-    },
+    sync::{AtomicBool, Mutex, Ordering, barrier, local, lock, now_ns, spin_loop, thread_local},
     worker::{current, panics::FirstPanic, waiter::Latch},
 };
 use std::{
@@ -113,8 +110,8 @@ pub(super) struct Local<'a> {
     is_listed: Cell<bool>,
     /// The worker whose thread this is. It is `None` for a thread from outside.
     own: Option<usize>,
-    /// The number of idle workers that this thread may notify.
-    idle: &'a AtomicUsize,
+    /// Whether there seems to be an idle worker that this thread may notify.
+    idle: &'a AtomicBool,
     throttle: WakeThrottle,
 }
 
@@ -133,7 +130,7 @@ impl<'a> Local<'a> {
                 .loops
                 .slots
                 .idle
-                .listed_from(core.loops.slots.first_helper(own)),
+                .seems_listed_from(core.loops.slots.first_helper(own)),
             throttle: WakeThrottle::new(),
         };
         // The lane leaves the list before `this` is borrowed mutably to be dropped.
@@ -174,7 +171,7 @@ impl<'a> Local<'a> {
             self.list();
         }
         barrier::light();
-        if self.idle.load(Ordering::Relaxed) > 0 {
+        if self.idle.load(Ordering::Relaxed) {
             self.notify();
         }
         if self.core.rests.load(Ordering::Relaxed) {

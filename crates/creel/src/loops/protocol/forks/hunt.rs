@@ -9,6 +9,8 @@ use crate::{
 
 /// The time for which a thief that has stolen something looks for more before it becomes idle.
 const LOOK_NS: u64 = 5_000;
+/// The number of threads with forks that a thief of a large pool compares.
+const LOOKS: usize = 16;
 
 /// A thread from which something can be stolen.
 pub(crate) struct Target<'a> {
@@ -23,7 +25,9 @@ impl Forks {
     /// worker then has something else to do.
     ///
     /// If there are several such threads, it passes over the first `skip` of them, because this
-    /// worker has failed to steal from them.
+    /// worker has failed to steal from them. In a large pool, it compares the next [`LOOKS`] and
+    /// returns the one with the most forks. The oldest fork of a long deque is usually a large piece
+    /// of its recursion. With small pieces, the thieves would spend most of their time on steals.
     pub(crate) fn hunt<'a>(
         loops: &'a Protocol,
         slot: &WorkerSlot,
@@ -32,27 +36,32 @@ impl Forks {
         busy: impl Fn() -> bool,
     ) -> Option<Target<'a>> {
         let forks = &loops.forks;
+        let looks = if loops.slots.is_large() { LOOKS } else { 1 };
         let mut begin = None;
         while forks.any_active() {
             let now = now_ns();
             let begin = *begin.get_or_insert(now);
-            let mut young = false;
-            let mut skipped = None;
-            let mut skip = skip;
+            let (mut young, mut seen) = (false, 0);
+            let (mut best, mut most) = (None, 0);
             for victim in forks.others(slot.index) {
-                if victim.deque.has_forks() {
-                    if !victim.is_old(now) {
-                        young = true;
-                    } else if skip == 0 {
-                        return Some(Target { loops, victim });
-                    } else {
-                        skip -= 1;
-                        skipped = Some(Target { loops, victim });
-                    }
+                let len = victim.deque.len();
+                if len == 0 {
+                    continue;
+                }
+                if !victim.is_old(now) {
+                    young = true;
+                    continue;
+                }
+                seen += 1;
+                if len > most || seen == skip + 1 {
+                    (best, most) = (Some(victim), len);
+                }
+                if seen >= skip + looks {
+                    break;
                 }
             }
-            if skipped.is_some() {
-                return skipped;
+            if let Some(victim) = best {
+                return Some(Target { loops, victim });
             }
             let until = match (young, stole) {
                 (true, _) => PATIENCE_NS,

@@ -1,0 +1,255 @@
+//! Measures the steps in the table of costs of a simulated machine (`crates/sim/src/machine.rs`),
+//! on two PUs.
+
+use crate::clock::{now_ns, work};
+use rustix::thread::futex::{self, Flags};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::hint::{black_box, spin_loop};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::thread::{self, Scope};
+use std::time::{Duration, Instant};
+
+use Ordering::SeqCst;
+
+/// The PUs on which the steps are measured.
+pub type Pus = [usize; 2];
+
+/// Returns the name and the median cost of each step in nanoseconds.
+pub fn measure(pus: Pus) -> Vec<(&'static str, u64)> {
+    pin(pus[0]);
+    let line = transfer(pus);
+    let (wake, idle_exit) = wake(pus, 50_000);
+    let (_, deep_exit) = wake_after_sleep(pus);
+    // A thread that wakes another one on the same PU and then sleeps spends a wake without an
+    // interrupt, the sleep and the switch. We cannot tell the last two apart, so we give each of
+    // them one half.
+    let syscall = each(wake_nobody);
+    let half = hand_over(pus[0]).saturating_sub(syscall) / 2;
+    let word = AtomicU64::new(0);
+    vec![
+        ("rmw", each(|| word.fetch_add(1, SeqCst))),
+        ("same_core", line),
+        ("same_l3", line),
+        ("same_package", line),
+        ("memory", memory()),
+        ("pause", each(spin_loop)),
+        ("clock", each(Instant::now)),
+        ("syscall", syscall),
+        ("sleep", half),
+        ("switch", half),
+        ("wake", wake),
+        ("idle_exit", idle_exit),
+        ("deep_exit", deep_exit),
+        ("spawn", start()),
+        ("timer", time_out()),
+        ("smt_percent", smt_percent(pus)),
+    ]
+}
+
+fn pin(pu: usize) {
+    let mut set = CpuSet::new();
+    set.set(pu);
+    // Without the right to pin, the results are those of wherever the threads run.
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// Starts a thread that runs on `pu`, and returns once it does. The calling thread may keep its own
+/// PU busy from then on.
+fn start_on<'scope>(scope: &'scope Scope<'scope, '_>, pu: usize, f: impl FnOnce() + Send + 'scope) {
+    let runs = Arc::new(AtomicBool::new(false));
+    let theirs = Arc::clone(&runs);
+    scope.spawn(move || {
+        pin(pu);
+        theirs.store(true, SeqCst);
+        f();
+    });
+    while !runs.load(SeqCst) {
+        thread::sleep(Duration::from_micros(100));
+    }
+}
+
+fn median(mut times: Vec<u64>) -> u64 {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Returns the cost of a step that is too short to time alone.
+fn each<R>(step: impl Fn() -> R) -> u64 {
+    const STEPS: u64 = 10_000;
+    let time = |_| {
+        let begin = now_ns();
+        for _ in 0..STEPS {
+            black_box(step());
+        }
+        now_ns() - begin
+    };
+    median((0..21).map(time).collect()).div_ceil(STEPS)
+}
+
+/// Returns the time of a one-way message by compare-and-exchange, as the other machines have it.
+fn transfer(pus: Pus) -> u64 {
+    const MESSAGES: u32 = 100_000;
+    #[repr(align(128))]
+    struct Line(AtomicU32);
+    let line = Line(AtomicU32::new(0));
+    let pass = |odd: u32| {
+        for n in (odd..2 * MESSAGES).step_by(2) {
+            while line.0.compare_exchange(n, n + 1, SeqCst, SeqCst).is_err() {}
+        }
+    };
+    let time = |_| {
+        line.0.store(0, SeqCst);
+        thread::scope(|scope| {
+            start_on(scope, pus[1], || pass(1));
+            let begin = now_ns();
+            pass(0);
+            now_ns() - begin
+        })
+    };
+    median((0..5).map(time).collect()) / u64::from(2 * MESSAGES)
+}
+
+fn wake_nobody() {
+    static NOBODY: AtomicU32 = AtomicU32::new(0);
+    let _ = futex::wake(&NOBODY, Flags::PRIVATE, 1);
+}
+
+fn sleep_while(word: &AtomicU32, value: u32) {
+    while word.load(SeqCst) == value {
+        let _ = futex::wait(word, Flags::PRIVATE, value, None);
+    }
+}
+
+fn wake_from(word: &AtomicU32, value: u32) {
+    word.store(value, SeqCst);
+    let _ = futex::wake(word, Flags::PRIVATE, 1);
+}
+
+/// Returns the time of a futex wake, and the time from its end until the other thread runs. That
+/// thread has slept for about `idle_ns`, while this thread has computed.
+fn wake(pus: Pus, idle_ns: u64) -> (u64, u64) {
+    wake_with(pus, || work(idle_ns))
+}
+
+/// Does the same, after both PUs have been idle for 2 ms.
+fn wake_after_sleep(pus: Pus) -> (u64, u64) {
+    wake_with(pus, || thread::sleep(Duration::from_millis(2)))
+}
+
+fn wake_with(pus: Pus, rest: impl Fn()) -> (u64, u64) {
+    const WAKES: u32 = 500;
+    let (word, done) = (AtomicU32::new(0), AtomicU32::new(0));
+    let ran_ns = AtomicU64::new(0);
+    let (mut wakes, mut exits) = (Vec::new(), Vec::new());
+    thread::scope(|scope| {
+        start_on(scope, pus[1], || {
+            for n in 0..WAKES {
+                sleep_while(&word, n);
+                ran_ns.store(now_ns(), SeqCst);
+                done.store(n + 1, SeqCst);
+            }
+        });
+        for n in 1..=WAKES {
+            rest();
+            let begin = now_ns();
+            wake_from(&word, n);
+            let end = now_ns();
+            while done.load(SeqCst) < n {
+                spin_loop();
+            }
+            wakes.push(end - begin);
+            exits.push(ran_ns.load(SeqCst).saturating_sub(end));
+        }
+    });
+    (median(wakes), median(exits))
+}
+
+/// Returns the time in which one thread wakes another one on the same PU and then sleeps, until the
+/// other one runs.
+fn hand_over(pu: usize) -> u64 {
+    const TURNS: u32 = 2_000;
+    let word = AtomicU32::new(0);
+    let take_turns = |odd: u32| {
+        for n in (odd..2 * TURNS).step_by(2) {
+            while word.load(SeqCst) != n {
+                let now = word.load(SeqCst);
+                if now != n {
+                    let _ = futex::wait(&word, Flags::PRIVATE, now, None);
+                }
+            }
+            wake_from(&word, n + 1);
+        }
+    };
+    let begin = now_ns();
+    thread::scope(|scope| {
+        start_on(scope, pu, || take_turns(1));
+        take_turns(0);
+    });
+    (now_ns() - begin) / u64::from(2 * TURNS)
+}
+
+/// Returns the time of a load that no cache has.
+fn memory() -> u64 {
+    const LINES: usize = 1 << 20;
+    const STEPS: usize = 200_000;
+    #[repr(align(64))]
+    #[derive(Clone)]
+    struct Line(usize);
+    // A full-period linear congruential generator visits every line once.
+    let next = |at: usize| (at.wrapping_mul(0x5_deec_e66d) + 11) % LINES;
+    let lines: Vec<Line> = (0..LINES).map(|at| Line(next(at))).collect();
+    let begin = now_ns();
+    let last = (0..STEPS).fold(0, |at, _| black_box(lines[at].0));
+    black_box(last);
+    (now_ns() - begin) / STEPS as u64
+}
+
+/// Returns the time of the start of a thread, as its parent sees it.
+fn start() -> u64 {
+    let time = |_| {
+        let begin = now_ns();
+        let thread = thread::spawn(|| ());
+        let end = now_ns();
+        drop(thread.join());
+        end - begin
+    };
+    median((0..101).map(time).collect())
+}
+
+/// Returns by how much a short sleep exceeds its time.
+fn time_out() -> u64 {
+    let asked = Duration::from_micros(100);
+    let time = |_| {
+        let begin = now_ns();
+        thread::sleep(asked);
+        now_ns() - begin
+    };
+    median((0..101).map(time).collect()).saturating_sub(asked.as_nanos() as u64)
+}
+
+/// Returns the speed of a PU while the other one computes, in percent of its speed while the other
+/// one is idle.
+fn smt_percent(pus: Pus) -> u64 {
+    let compute = || {
+        let begin = now_ns();
+        black_box((0..2_000_000_u64).fold(1, |hash: u64, n| {
+            black_box((hash ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        }));
+        now_ns() - begin
+    };
+    let time = || median((0..11).map(|_| compute()).collect());
+    let alone = time();
+    let stop = AtomicBool::new(false);
+    let together = thread::scope(|scope| {
+        start_on(scope, pus[1], || {
+            while !stop.load(SeqCst) {
+                compute();
+            }
+        });
+        let together = time();
+        stop.store(true, SeqCst);
+        together
+    });
+    (alone * 100 / together.max(1)).min(100)
+}

@@ -28,8 +28,9 @@ use creel_stats::{Estimate, FACTOR_MIN, Verdict, bonferroni_factor};
 /// The part of a change, as a logarithm, that must be due to the subject and not to the baseline.
 const OWN_SHARE_MIN: f64 = 0.5;
 
-/// The noise between two processes: 19 of 20 unchanged subjects moved by less than this factor, in
-/// addition to the error of their samples. The reason is that each process gets other memory pages.
+/// The noise between two processes. Of 20 subjects that we did not change, 19 differed by less than
+/// this factor (beyond the error of their samples) when we measured them again in a new process.
+/// The reason is that each process gets other memory pages.
 const BETWEEN_PROCESS_FACTOR: f64 = 1.08;
 
 /// A change that every useful comparison should detect. We print how many of the comparisons would

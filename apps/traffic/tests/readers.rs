@@ -57,7 +57,7 @@ fn departs(name: &str, text: &str) -> Vec<f64> {
 }
 
 #[test]
-fn only_lanes_for_cars_count() {
+fn lanes_that_cars_may_not_use_are_ignored() {
     let lane = |index: u32, rest: &str| {
         format!("<lane id=\"e_{index}\" index=\"{index}\" length=\"100\" {rest}/>")
     };

@@ -492,7 +492,7 @@ fn meet_in_loops(pool: &Pool, loops: &Pool, kind: &str) {
 }
 
 #[test]
-fn items_of_nested_loops_can_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn nested_loops_with_one_worker_per_item_can_meet_at_a_barrier() {
     for (outer, inner) in [(2, 2), (2, 4), (4, 2), (1, 3)] {
         for balance in [Balance::Fixed, Balance::Shared] {
             bounded(&format!("{outer} times {inner}, {balance}"), move || {

@@ -34,8 +34,9 @@
 //! | `profile.rs` | the accesses that a simulation waits for, by their position in the source |
 //! | `arena.rs` | an allocator that gives every run the same addresses |
 //!
-//! The atomics are sequentially consistent, whatever ordering the program requests. Use loom or
-//! shuttle to find errors in orderings.
+//! The atomics are sequentially consistent, whatever ordering the program requests. Use loom to
+//! find errors in orderings. Note that shuttle does not find them, because its atomics are
+//! sequentially consistent as well.
 
 mod arena;
 pub mod atomic;

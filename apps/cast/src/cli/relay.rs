@@ -46,7 +46,8 @@ pub struct Relay {
     /// remove HOST:PORT, clear, metrics
     #[arg(long, value_name = "IP:PORT", help_heading = "Ports and clients")]
     control: Option<SocketAddr>,
-    /// Queue up to N packets per client, and drop the oldest when more are waiting
+    /// Queue up to N packets per port while the socket is busy. If more arrive, drop the oldest for
+    /// all clients
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = count, help_heading = "Packets")]
     queue: usize,
     /// Hide the sources from the clients, by replacing SSRCs, sequence numbers and timestamps
@@ -233,7 +234,7 @@ fn prometheus(reports: &[PortReport]) -> String {
         ("sent", "Packets sent to a client.", |client| client.sent),
         (
             "dropped",
-            "Packets dropped because the client's queue was full.",
+            "Packets dropped for a client because the queue of the port was full.",
             |client| client.dropped,
         ),
     ];

@@ -117,7 +117,8 @@ fn nanos(time: SystemTime) -> i64 {
         .wrapping_add(since.subsec_nanos().into())
 }
 
-/// Returns the time of arrival of a datagram since 1970, for captures and reports.
+/// Returns the time of arrival of a datagram since 1970, or the current time if the time of arrival
+/// is unknown. It is for captures and reports.
 pub(crate) fn since_1970(arrived: Option<SystemTime>) -> Duration {
     arrived
         .unwrap_or_else(SystemTime::now)

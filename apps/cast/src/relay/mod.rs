@@ -191,7 +191,7 @@ impl<'a> Relay<'a> {
         measured.notes.extend(overflow::note(overflowed));
         if dropped > 0 {
             measured.warnings.push(format!(
-                "dropped {dropped} packets, because the queue of a client was full: use a longer \
+                "dropped {dropped} packets, because the queue of a port was full: use a longer \
                  --queue"
             ));
         }

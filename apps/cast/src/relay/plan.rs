@@ -26,8 +26,9 @@ pub struct Plan {
     pub rewrite: bool,
     /// Whether reports are passed on the same ports, on the next ports, or not at all.
     pub rtcp: Rtcp,
-    /// The maximum number of packets of a port that wait to be sent. If there are more, the oldest
-    /// are dropped for all clients.
+    /// The maximum number of packets of a port that we queue while an earlier batch is being sent.
+    /// The packets of that batch do not count. If there are more, the oldest are dropped for all
+    /// clients.
     pub queue: usize,
     /// The run ends when no packet has arrived for this time, counted from the first packet on.
     pub idle: Option<Duration>,

@@ -267,8 +267,10 @@ impl Room {
         self.candidates.push(candidate);
     }
 
-    /// Makes a candidate a leg, and returns the index of the leg. Returns `None` if we
-    /// cannot decode it, the room is full, or another stream of the same address is still arriving.
+    /// Turns a candidate into a leg of the room, and returns the index of the leg. If the address
+    /// of the candidate has a leg that has been silent, that leg continues with the new stream.
+    /// Returns `None` if we cannot decode the stream, the room is full, or another stream of the
+    /// same address is still arriving.
     fn admit(&mut self, candidate: &Candidate) -> Option<usize> {
         let mix = mix(&self.formats, self.rate, self.frame);
         // If we have no codec for one packet of the candidate, we may have one for the next packet.

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn masks_of_wrappers_are_read() {
+    fn cpu_lists_of_taskset_and_numactl_are_parsed() {
         let cpus = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             Some(unwrap_one(&words)?.cpus?.to_string())

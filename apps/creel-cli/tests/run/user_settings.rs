@@ -44,7 +44,7 @@ fn settings_of_the_user_are_kept() {
 }
 
 #[test]
-fn the_as_option_selects_the_runtime() {
+fn the_flag_as_selects_the_language_runtime() {
     let run = |options: &[&str], variable: &str| {
         let mut command = Command::new(CREEL);
         command.args(["run", "-j1"]).args(options);

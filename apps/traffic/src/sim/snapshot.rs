@@ -64,7 +64,8 @@ impl From<io::Error> for SnapshotError {
     }
 }
 
-/// The content of a snapshot: everything that cannot be derived from the network and its tiles.
+/// The content of a snapshot: everything that cannot be derived from the network and its division
+/// into tiles, which are the parts of the city that are simulated independently for a while.
 #[derive(Serialize, Deserialize)]
 struct State<P, D, T, L> {
     fingerprint: u64,

@@ -239,7 +239,8 @@ impl<'s> Player<'s> {
         self.tempo = tempo;
     }
 
-    /// Sets the unmuted voices from now on, one bit per voice. The player must have a single part.
+    /// Sets the unmuted voices from now on, one bit per voice of a chip. The player must play only
+    /// one part of one chip (see [`Part`]), because every part gets the same bits.
     fn set_voice_mask(&mut self, voices: u64) {
         for voice in &mut self.voices {
             match voice {

@@ -100,8 +100,9 @@ impl<'s> Voice<'s> {
         self.scale = FILLED / size.max(AUDIBLE);
     }
 
-    /// Renders the waves of the next pictures and finds their place. `centres` are the frames of
-    /// the song in the middle of the pictures, and `length` is the number of samples of a picture.
+    /// Renders the wave for the next pictures, and finds the position in the wave at which each
+    /// picture starts, so that the wave seems to stand still. `centres` are the frames of the song
+    /// in the middle of the pictures, and `length` is the number of samples of a picture.
     pub fn advance(&mut self, centres: &[u64], length: f64) {
         let (Some(first), Some(last)) = (centres.first(), centres.last()) else {
             return;

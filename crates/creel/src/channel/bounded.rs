@@ -44,8 +44,10 @@ const WAITING: u64 = 1;
 /// A flag that is used only in `tail`. It says that the channel is closed, and that no sender can
 /// claim a place any more.
 const CLOSED: u64 = 2;
-/// The difference between two neighbouring positions of `head` or `tail`. A position consists of
-/// the number of the lap and, in the lower bits, the index of a place.
+/// The difference between two neighbouring positions of `head` or `tail` in one lap. A position
+/// consists of the number of the lap and, in the lower bits, the index of a place. The last
+/// position of a lap and the first one of the next lap differ by more, because a lap is longer than
+/// the capacity.
 const STEP: u64 = 4;
 const FLAGS: u64 = STEP - 1;
 

@@ -1,5 +1,6 @@
 //! Sessions, in which a program calls several loops in a row, for example those of a frame. The
-//! workers stay awake between these loops, and on a pinned pool the caller is pinned too.
+//! workers of an adaptive pool spin for longer between these loops. On a pinned pool, the caller is
+//! pinned too, unless it is a worker.
 
 use crate::{
     pool::{Pool, shared::Shared},

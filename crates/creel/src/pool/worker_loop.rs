@@ -273,9 +273,10 @@ fn pass_on_shared_jobs(shared: &Shared) {
 }
 
 fn take_part(slot: &WorkerSlot, shared: &Shared) -> bool {
-    // The worker usually stays in the idle list, so that a loop costs nothing extra. It leaves the
-    // list only if some work would have to wait for it. If the worker is appointed as the watchdog
-    // after this check, it is awake, and the appointment is withdrawn.
+    // A worker that takes part in a loop usually stays in the idle list, because leaving it would
+    // make each loop slower. It leaves the list only if it has private work, or if it is the
+    // watchdog. If it is appointed as the watchdog after this check, the appointment is withdrawn,
+    // because the worker is awake.
     pass_on_shared_jobs(shared);
     let idle = slot.is_idle();
     if idle && (shared.has_private_work(slot.index) || shared.slots.idle.is_watchdog(slot.index)) {

@@ -282,7 +282,8 @@ impl Tasks {
     /// Does the watchdog's work for tasks, based on the progress at the last check and now. Returns
     /// whether this worker must search for tasks or take them from the injection queue.
     ///
-    /// If this worker is leased, it revokes the lease of a `block_on` caller that is stuck.
+    /// If there are tasks to take, but this worker is leased, it revokes its lease as soon as any
+    /// `block_on` caller is stuck. That caller need not be the one that has the lease.
     pub(super) fn rescue(&self, slot: &WorkerSlot, before: &Progress, now: &Progress) -> bool {
         let found = now.mark_stuck(before, self) || self.outside.len() > 0;
         if !found || self.slots.idle.may_run_tasks(slot.index) {

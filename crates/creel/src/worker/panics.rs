@@ -1,7 +1,8 @@
 //! Keeps the panic of one thread for the thread that waits for it.
 //!
-//! Several threads may panic in one loop or scope. We keep the first payload and resume it once all
-//! threads have ended, because they may borrow from the stack that a panic would unwind.
+//! Several threads may panic in one loop or scope. We keep the first payload. The caller resumes it
+//! once no thread runs code of the loop or scope any more, because this code may borrow from the
+//! stack that a panic would unwind.
 
 use crate::sync::{AtomicBool, Mutex, Ordering, lock};
 use std::{

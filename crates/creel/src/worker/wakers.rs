@@ -1,7 +1,7 @@
 //! Wakers of a pool's workers, which may outlive the pool.
 //!
-//! [`WorkerWaker`] wakes the worker on whose wheel a timer is. [`PollerWaker`] wakes any worker,
-//! because any worker can poll the sockets.
+//! [`WorkerWaker`] wakes one worker, because a timer is on the timer wheel of one worker.
+//! [`PollerWaker`] wakes any worker, because any worker can poll the sockets.
 
 use super::{current, slots::WorkerSlots};
 use std::{

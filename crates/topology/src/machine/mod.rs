@@ -432,7 +432,8 @@ impl Machine {
     }
 
     /// Returns the units (core, caches, die, NUMA node, package) that contain all of `pus`, sorted
-    /// from the smallest to the largest.
+    /// from the smallest to the largest. Units with the same PUs, for example a core and its L1
+    /// cache, are returned once.
     ///
     /// A PU in an earlier unit is nearer to `pus` than one in a later unit.
     ///

@@ -77,7 +77,8 @@ impl Ledger {
         Ok(layout)
     }
 
-    /// Counts the workers of a layout that was created elsewhere.
+    /// Counts the workers of a layout that this ledger did not create, for example one that
+    /// [`place`](crate::place) has returned.
     ///
     /// ```
     /// use creel_topology::{Ledger, Machine, Placement, place};

@@ -2,7 +2,7 @@
 //!
 //! `proc/cpuinfo` lists the online PUs, and on x86 also the package and core of each PU. Other
 //! architectures use other fields, so cores and packages remain empty there. If the file lists no
-//! PUs, we count them in `proc/stat`.
+//! PUs, we take them from `proc/stat`.
 
 use std::collections::BTreeMap;
 

@@ -150,7 +150,11 @@ where
         thread::scope(|scope| {
             let run = || in_lockstep(sides, side, |call| work.measure(plan, call));
             let value = scope.spawn(run).join();
-            value.map_err(|_| anyhow::anyhow!("a thread of the spinning pool panicked"))
+            value.map_err(|_| {
+                anyhow::anyhow!(
+                    "a thread of the hand-written pool that spins panicked: see its message above"
+                )
+            })
         })
     })
 }

@@ -171,8 +171,12 @@ fn idle(setting: &Setting, count: usize) -> Case {
 
 fn busy_sample(plan: &Plan, request: &Request, count: usize) -> anyhow::Result<Vec<f64>> {
     let mut server = Server::start(request)?;
-    let mut client =
-        Client::connect(server.address, count).context("cannot connect to the measured server")?;
+    let mut client = Client::connect(server.address, count).with_context(|| {
+        format!(
+            "cannot open {count} connections to the measured server at {}",
+            server.address
+        )
+    })?;
     client.run(plan.warm_up)?;
     let before = server.usage()?;
     let answers = client.run(plan.sample)?;

@@ -261,7 +261,7 @@ impl Scene {
             .with_context(|| format!("cannot start {}", python.display()))?;
         ensure!(
             output.status.success(),
-            "{simulator} failed: {}",
+            "{simulator} failed ({}): see its messages above",
             output.status
         );
         let text = String::from_utf8(output.stdout)?;

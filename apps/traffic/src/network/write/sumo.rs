@@ -173,7 +173,8 @@ fn turns(network: &Network, into: &[u32], junction: u32) -> Vec<Turn> {
 }
 
 /// Returns the time at which the yellow phase at the end of a green phase begins. SUMO expects a
-/// yellow phase, and cars pass in it.
+/// yellow phase, and cars pass in it. A green phase of less than six seconds gets no yellow phase,
+/// so this returns its end.
 fn yellow(from: u32, to: u32) -> u32 {
     if to - from >= 2 * YELLOW_MS {
         to - YELLOW_MS

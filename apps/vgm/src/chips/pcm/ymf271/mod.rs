@@ -142,8 +142,8 @@ impl Ymf271 {
     }
 
     fn write_samples(&mut self, reg: u16, value: u8) {
-        // Each value stands for slot 1, 2, 3 or 4 of a group, because slots are numbered port by
-        // port.
+        // The low four bits of the register stand for slot 1, 2, 3 or 4 of group 0, 4 or 8. If the
+        // slots are numbered port by port, these are the slots 0, 4, 8 and so on.
         if let Some(place) = group_of(reg) {
             let number = 4 * place;
             let slot = &mut self.groups[number % GROUPS].slots[number / GROUPS];

@@ -94,6 +94,17 @@ fn a_setting_that_takes_much_longer_is_ended() {
 }
 
 #[test]
+fn a_program_that_exceeds_the_budget_as_it_is_gets_a_setting_that_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = script(&folder, "'') sleep 600;; *) sleep 0.02;;");
+    let words = ["--budget", "4s", "--sizes", "1", "--as", "rayon", &program];
+    let (code, text, err) = advise(&words);
+    assert_eq!(code, Some(0), "{err}");
+    let best = "best: 1 worker. As it is, the program takes more than 4.0 s.";
+    assert!(text.contains(best), "{text}");
+}
+
+#[test]
 fn more_workers_than_cpus_are_tried() {
     let pus = creel_topology::affinity::current().unwrap().len();
     let folder = tempfile::tempdir().unwrap();

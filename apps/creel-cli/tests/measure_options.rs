@@ -43,7 +43,7 @@ fn input_and_output_of_the_command_are_chosen() {
     let (_, out, _) = creel(&["measure", "-n1", "--output", "inherit", "echo", "printed"]);
     assert!(out.starts_with("printed\n"), "{out}");
     let (code, _, err) = creel(&["measure", "-n1", "--input", "/no/such/file", "cat"]);
-    assert!(code == Some(2) && err.contains("/no/such/file"), "{err}");
+    assert!(code == Some(1) && err.contains("/no/such/file"), "{err}");
 }
 
 #[test]
@@ -136,4 +136,38 @@ fn programs_that_cannot_start_have_the_reason_and_the_code_of_a_shell() {
         code == Some(127) && err.contains("no-such-program"),
         "{err}"
     );
+}
+
+#[test]
+fn ignored_failures_are_counted_in_a_note() {
+    let (code, _, err) = creel(&["measure", "-n2", "-i", "false"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("2 of 2 runs failed (exit code 1)"), "{err}");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_no_mistake_of_the_command_line() {
+    for option in [
+        &["--csv", "/dev/full"][..],
+        &["--input", "/no/such/file"],
+        &["--output", "/no/such/folder/file"],
+    ] {
+        let (code, _, err) = creel(&[&["measure", "-n1"], option, &["true"]].concat());
+        assert_eq!(code, Some(1), "{option:?}: {err}");
+    }
+}
+
+#[test]
+fn no_command_runs_if_another_one_does_not_exist() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("started");
+    let words = ["measure", "-n1", "--vs", "no-such-program", "touch"];
+    let (code, out, err) = creel(&[&words[..], &[file.to_str().unwrap()]].concat());
+    assert_eq!((code, out.as_str()), (Some(127), ""), "{err}");
+    assert!(!file.exists());
+    // A hook may create the program.
+    let (program, hook) = (file.display(), format!("cp /bin/true {}", file.display()));
+    let words = ["measure", "-n1", "--setup", &hook, &program.to_string()];
+    let (code, _, err) = creel(&words);
+    assert_eq!(code, Some(0), "{err}");
 }

@@ -5,6 +5,9 @@
 //! - Every request whose head was read is answered by its deadline, unless its client disconnects
 //!   before.
 //! - Each of them is counted once.
+//! - An HTTP/1 connection stays usable after a reply, or the reply has `connection: close`. hyper
+//!   closes a connection silently if the service drops a body before its end, and the client would
+//!   lose its next request. We therefore read the rest of such a body before the reply.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -18,9 +21,10 @@ use creel_hyper::Peer;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper::header::{
-    ALLOW, CONNECTION, CONTENT_TYPE, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
+    ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING,
 };
-use hyper::{Method, Request, Response, StatusCode, Version};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 use serde_json::json;
 
 use crate::admission::Shed;
@@ -32,8 +36,8 @@ use crate::routes::{self, Route};
 use crate::settings::Settings;
 use crate::store::{Store, StoreError};
 
-/// The maximum number of bytes that we read and discard of an HTTP/2 body that is too long.
-const DRAIN_MAX: usize = 16 << 20;
+/// The maximum number of bytes that we read and discard of a body that we do not need.
+const DRAIN_MAX: u64 = 16 << 20;
 
 /// The reason why a request gets an error reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,9 +142,28 @@ impl App {
                 request.uri().path().to_owned(),
             )
         });
-        let reply = self.outcome(route, request, started).await;
+        let (head, body) = request.into_parts();
+        let limit = routes::request_timeout(&head.headers, self.deadline, self.deadline_max);
+        let deadline = started + *limit.as_ref().unwrap_or(&self.deadline);
+        // A client that expects the status 100 sends its body only if we ask for it.
+        let is_awaited = !head.headers.contains_key(EXPECT);
+        let mut body = pin!(body);
+        let mut rest = (!body.is_end_stream()).then(|| body.as_mut());
+        let reply = self.outcome(route, &head, &mut rest, limit, deadline).await;
+        let is_late = matches!(reply, Err(Refusal::Slow | Refusal::Late));
+        let is_unread = match rest {
+            Some(rest) if is_awaited && !is_late => {
+                let drained = timeout(time_to_read(deadline), drain(rest)).await;
+                !drained.unwrap_or(false)
+            }
+            Some(_) => true,
+            None => false,
+        };
         let mut reply = reply.unwrap_or_else(|refusal| self.error_reply(&refusal));
-        if can_close && self.is_draining() {
+        if can_close && is_unread {
+            self.metrics.unread.fetch_add(1, Relaxed);
+        }
+        if can_close && (is_unread || self.is_draining()) {
             let close = HeaderValue::from_static("close");
             reply.headers_mut().insert(CONNECTION, close);
         }
@@ -160,21 +183,25 @@ impl App {
     }
 
     /// Validates a request and answers it within its timeout.
+    ///
+    /// Sets `body` to `None` when nothing of it is left to read.
     async fn outcome<B>(
         &self,
         route: Route,
-        request: Request<B>,
-        started: Instant,
+        head: &Parts,
+        body: &mut Option<Pin<&mut B>>,
+        limit: Result<Duration, &'static str>,
+        deadline: Instant,
     ) -> Result<Reply, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        validate(&request)?;
+        validate(head)?;
         if route == Route::Unknown {
             return Err(Refusal::NotFound);
         }
-        let is_known = match request.method() {
+        let is_known = match &head.method {
             &Method::HEAD => route.method() == Method::GET,
             method => *method == route.method(),
         };
@@ -193,11 +220,9 @@ impl App {
             }
             _ => {}
         }
-        let request_timeout =
-            routes::request_timeout(request.headers(), self.deadline, self.deadline_max);
-        let request_timeout = request_timeout.map_err(|why| Refusal::Bad(why.to_owned()))?;
-        let work = self.work(route, request, started + request_timeout);
-        let left = request_timeout.saturating_sub(started.elapsed());
+        limit.map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let work = self.work(route, &head.uri, body, deadline);
+        let left = deadline.saturating_duration_since(Instant::now());
         timeout(left, work).await.unwrap_or_else(|_| {
             self.metrics.late.fetch_add(1, Relaxed);
             Err(Refusal::Late)
@@ -208,7 +233,8 @@ impl App {
     async fn work<B>(
         &self,
         route: Route,
-        request: Request<B>,
+        uri: &Uri,
+        body: &mut Option<Pin<&mut B>>,
         deadline: Instant,
     ) -> Result<Reply, Refusal>
     where
@@ -217,7 +243,7 @@ impl App {
     {
         match route {
             Route::Record => {
-                let id = routes::record(request.uri().path()).ok_or(Refusal::NotFound)?;
+                let id = routes::record(uri.path()).ok_or(Refusal::NotFound)?;
                 let record = self.store.get(id).await?.ok_or(Refusal::NotFound)?;
                 let (key, signature) = record.split_at_checked(32).ok_or(Refusal::Broken)?;
                 return Ok(reply(json!({
@@ -231,51 +257,40 @@ impl App {
             Route::Sign => self.store.ready()?,
             _ => {}
         }
-        let uri = request.uri().clone();
-        let drains_body = request.version() >= Version::HTTP_2;
-        let body = self
-            .body(request.into_body(), drains_body, deadline)
-            .await?;
-        let job = routes::job(route, &uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
+        let body = self.body(body, deadline).await?;
+        let job = routes::job(route, uri, body).map_err(|why| Refusal::Bad(why.to_owned()))?;
         let done = self.crypto_pool.perform(job, deadline).await?;
         respond(done, &self.crypto_pool.crypto, &self.store).await
     }
 
-    /// Reads the body of a request, if it is not too long and arrives before the deadline.
-    ///
-    /// Some HTTP/2 clients ignore an early reply if they cannot finish sending. If `drains` is set,
-    /// we therefore read the rest of a body that is too long, up to [`DRAIN_MAX`], and discard it.
-    async fn body<B>(&self, body: B, drains: bool, deadline: Instant) -> Result<Bytes, Refusal>
+    /// Reads the body of a request, if it is not too long and arrives before the deadline. Sets
+    /// `rest` to `None` if nothing is left of it.
+    async fn body<B>(
+        &self,
+        rest: &mut Option<Pin<&mut B>>,
+        deadline: Instant,
+    ) -> Result<Bytes, Refusal>
     where
         B: Body,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let is_too_large = body.size_hint().lower() > self.body_max as u64;
-        if is_too_large && !drains {
+        let Some(body) = rest else {
+            return Ok(Bytes::new());
+        };
+        if body.size_hint().lower() > self.body_max as u64 {
             return Err(Refusal::TooLarge);
         }
-        // We stop a little before the deadline, so that there is time to send the reply.
-        let started = Instant::now();
-        let left = deadline.saturating_duration_since(started).mul_f64(0.9);
-        let mut body = pin!(body);
-        let collected = timeout(left, async {
-            if is_too_large {
-                return Err(Refusal::TooLarge);
-            }
-            match Limited::new(body.as_mut(), self.body_max).collect().await {
-                Ok(body) => Ok(body.to_bytes()),
-                Err(error) if error.is::<LengthLimitError>() => Err(Refusal::TooLarge),
-                Err(error) => Err(Refusal::Bad(format!(
-                    "cannot read the request body: {error}"
-                ))),
-            }
-        });
-        let collected = collected.await.unwrap_or(Err(Refusal::Slow));
-        if drains && collected == Err(Refusal::TooLarge) {
-            let left = left.saturating_sub(started.elapsed());
-            let _ = timeout(left, drain(body)).await;
+        let limited = Limited::new(body.as_mut(), self.body_max);
+        let Ok(collected) = timeout(time_to_read(deadline), limited.collect()).await else {
+            return Err(Refusal::Slow);
+        };
+        match &collected {
+            Err(error) if error.is::<LengthLimitError>() => return Err(Refusal::TooLarge),
+            _ => *rest = None,
         }
         collected
+            .map(|body| body.to_bytes())
+            .map_err(|error| Refusal::Bad(format!("cannot read the request body: {error}")))
     }
 
     /// Answers whether the service accepts work. If the store accepts no records, the reply
@@ -315,15 +330,25 @@ impl App {
     }
 }
 
-/// Reads and discards a body to its end, or until it has exceeded [`DRAIN_MAX`].
-async fn drain<B: Body>(mut body: Pin<&mut B>) {
+/// Returns how long to read a body. We stop a little before the deadline, so that there is time to
+/// send the reply.
+fn time_to_read(deadline: Instant) -> Duration {
+    deadline
+        .saturating_duration_since(Instant::now())
+        .mul_f64(0.9)
+}
+
+/// Reads and discards a body, up to [`DRAIN_MAX`]. Returns whether nothing is left of it.
+async fn drain<B: Body>(mut body: Pin<&mut B>) -> bool {
     let mut read = 0;
-    while let Some(Ok(frame)) = body.frame().await {
-        read += frame.data_ref().map_or(0, Buf::remaining);
-        if read > DRAIN_MAX {
-            return;
+    while body.size_hint().lower() + read <= DRAIN_MAX {
+        match body.frame().await {
+            Some(Ok(frame)) => read += frame.data_ref().map_or(0, Buf::remaining) as u64,
+            Some(Err(_)) => return false,
+            None => return true,
         }
     }
+    false
 }
 
 /// Validates the parts of a request that hyper leaves to us.
@@ -332,15 +357,15 @@ async fn drain<B: Body>(mut body: Pin<&mut B>) {
 /// no end.
 ///
 /// Source: RFC 9112, sections 3.2, 6.1 and 7.1. RFC 9110, section 5.6.1.
-fn validate<B>(request: &Request<B>) -> Result<(), Refusal> {
-    if request.version() != Version::HTTP_11 {
+fn validate(request: &Parts) -> Result<(), Refusal> {
+    if request.version != Version::HTTP_11 {
         return Ok(());
     }
-    if request.headers().get_all(HOST).iter().count() != 1 {
+    if request.headers.get_all(HOST).iter().count() != 1 {
         return Err(Refusal::Bad("expected exactly one Host header".to_owned()));
     }
     // A list may be split over several fields, and may have empty elements, which do not count.
-    let fields = request.headers().get_all(TRANSFER_ENCODING).iter();
+    let fields = request.headers.get_all(TRANSFER_ENCODING).iter();
     let codings = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
     let codings = codings.map(<[u8]>::trim_ascii);
     let codings = codings.filter(|coding| !coding.is_empty());

@@ -87,6 +87,9 @@ pub struct Metrics {
     pub late: AtomicU64,
     /// The number of clients that disconnected before their response.
     pub left: AtomicU64,
+    /// The number of HTTP/1 requests whose body was not read to its end. The service closes their
+    /// connections.
+    pub unread: AtomicU64,
     /// The number of requests so far.
     pub started: AtomicU64,
     /// The number of requests that are being answered.
@@ -271,6 +274,11 @@ impl Metrics {
                 "clients_left",
                 "Clients that disconnected before their answer.",
                 &self.left,
+            ),
+            (
+                "bodies_unread",
+                "HTTP/1 requests whose body was not read to its end, which closes the connection.",
+                &self.unread,
             ),
             (
                 "store_connections",

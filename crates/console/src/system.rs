@@ -55,6 +55,13 @@ pub fn own_program() -> io::Result<PathBuf> {
     })
 }
 
+/// Returns whether `/proc` shows the processes under the ids by which this process knows them. It
+/// does not if it is not mounted, or if it belongs to another PID namespace.
+pub fn shows_processes() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.and_then(|own| own.to_str()?.parse().ok()) == Some(std::process::id())
+}
+
 /// Searches for a program as a shell does: in the folders of `path` if the name has no folder.
 fn find_program(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     let name = Path::new(name);

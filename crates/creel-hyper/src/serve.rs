@@ -56,6 +56,13 @@ const WRITE: Duration = Duration::from_secs(60);
 /// If a client disconnects, the response in progress is dropped, as in hyper's own servers. The
 /// same happens if a client closes its sending side early.
 ///
+/// # Bodies that the service does not read
+///
+/// If a service responds before it has read the whole body of an HTTP/1 request, hyper reads only
+/// what has already arrived. If that is not all, it closes the connection after the response. The
+/// client does not know that, and may lose its next request. Therefore read the body to its end
+/// first, or set the header `connection: close` in the response.
+///
 /// # Memory
 ///
 /// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB. After a second or two without a

@@ -390,7 +390,10 @@ fn tasks_limit(constraint: &Constraint) -> Option<Limit> {
 
 impl Machine {
     /// Returns the smallest memory limit of the process's control groups, or the memory of the
-    /// machine's nodes if that is less. Its value is in bytes.
+    /// machine if that is less. Its value is in bytes.
+    ///
+    /// The memory of the machine is the sum of its NUMA nodes, or on Linux `MemTotal` if that is
+    /// more. The host of a virtual machine may take memory from a node for a while (a balloon).
     ///
     /// Returns `None` if neither is known.
     ///
@@ -414,7 +417,8 @@ impl Machine {
             Some((bytes, found))
         });
         let nodes = self.numa_nodes().iter().map(|node| node.memory_bytes);
-        let total = nodes.sum::<Option<u64>>().filter(|&bytes| bytes > 0);
+        let total = nodes.sum::<Option<u64>>().max(self.memory_bytes);
+        let total = total.filter(|&bytes| bytes > 0);
         let whole = total.map(|bytes| (bytes, limit(LimitKind::Memory, 1, bytes.to_string())));
         let least = of_groups.chain(whole).min_by_key(|(bytes, _)| *bytes);
         least.map(|(_, limit)| limit)

@@ -98,6 +98,8 @@ const WORKERS_MOST: usize = 16;
 /// [`STOPPED_LEAST`].
 const STOPPED: f64 = 5.0;
 const STOPPED_LEAST: Duration = Duration::from_secs(1);
+/// The share of the budget that a run may take if the program without creel did not end.
+const OTHERS_MOST: f64 = 0.25;
 /// The first run fills the caches of the system. It does not count if it takes at most this share
 /// of the budget.
 const WARM_UP: f64 = 0.05;
@@ -396,12 +398,6 @@ impl<'a> Trial<'a> {
             .advance(seconds.saturating_sub(self.progress.done()));
         let runs = &mut self.runs[i];
         if outcome.timed_out {
-            if i == 0 {
-                bail!(
-                    "the program did not end within --budget: give it less work, or use a larger \
-                     budget"
-                );
-            }
             runs.dropped = Some(Dropped::Stopped(limit));
         } else if let Some(cost) = cost(&outcome) {
             runs.costs.push((self.rounds, cost));
@@ -422,16 +418,29 @@ impl<'a> Trial<'a> {
     /// Returns the longest time that a run of a candidate may take.
     fn limit(&self, i: usize) -> Duration {
         let budget = self.args.budget;
-        let own = self.own_s.filter(|_| i != 0);
-        own.map_or(budget, |own| {
-            Duration::from_secs_f64(own * STOPPED)
+        if i == 0 {
+            return budget;
+        }
+        match self.own_s {
+            Some(own) => Duration::from_secs_f64(own * STOPPED)
                 .max(STOPPED_LEAST)
-                .min(budget)
-        })
+                .min(budget),
+            // The program as it is has failed, or has used up the budget.
+            None => budget.mul_f64(OTHERS_MOST).max(STOPPED_LEAST),
+        }
     }
 
     /// Returns the message for a program that fails.
     fn failure(&self) -> String {
+        if self
+            .runs
+            .iter()
+            .all(|runs| matches!(runs.dropped, Some(Dropped::Stopped(_))))
+        {
+            return "the program did not end within --budget: give it less work, or use a larger \
+                    budget"
+                .into();
+        }
         let code = self.runs.iter().find_map(|runs| match runs.dropped {
             Some(Dropped::Failed(code)) => Some(code),
             _ => None,
@@ -468,7 +477,7 @@ fn cost(outcome: &Outcome) -> Option<Cost> {
     Some(Cost {
         wall_s: value("wall_s")?,
         cpu_s: value("cpu_s")?,
-        peak_bytes: value("peak_rss_bytes").unwrap_or(0.0),
+        peak_bytes: value("peak_rss_bytes").unwrap_or(f64::NAN),
     })
 }
 

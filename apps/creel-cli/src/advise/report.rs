@@ -149,18 +149,27 @@ impl Report {
             return "best: as it is. No setting is better beyond noise.\n".into();
         }
         let share = |a: Option<f64>, b: Option<f64>| Some(a? / b? * 100.0);
-        let percent = |a, b| share(a, b).map_or_else(|| "?".into(), |p| format!("{p:.0} %"));
-        let mut text = match own.failed_exit_code {
-            Some(code) => format!(
+        let percent = |share: Option<f64>| match share {
+            Some(p) if p < 0.95 => format!("{p:.1} %"),
+            Some(p) => format!("{p:.0} %"),
+            None => "an unknown share".into(),
+        };
+        let mut text = match (own.failed_exit_code, own.stopped_s) {
+            (Some(code), _) => format!(
                 "best: {}. As it is, the program fails with exit code {code}.\n",
                 best.setting
             ),
-            None => format!(
+            (None, Some(s)) => format!(
+                "best: {}. As it is, the program takes more than {s:.1} s.\n",
+                best.setting
+            ),
+            (None, None) => format!(
                 "best: {}, with {} of the time, {} of the CPU time and {} of the memory\n",
                 best.setting,
-                percent(best.wall_s, own.wall_s),
-                percent(best.cpu_s, own.cpu_s),
-                percent(best.peak_rss_bytes, own.peak_rss_bytes),
+                // The ratio of the table. That of the medians may differ.
+                percent(best.ratio.map(|ratio| ratio * 100.0)),
+                percent(share(best.cpu_s, own.cpu_s)),
+                percent(share(best.peak_rss_bytes, own.peak_rss_bytes)),
             ),
         };
         let mut part = |title: &str, lines: &str| {

@@ -44,6 +44,7 @@ const SAVES_OF_A_CPU: f64 = 0.02;
 pub struct Cost {
     pub wall_s: f64,
     pub cpu_s: f64,
+    /// NaN if it is unknown.
     pub peak_bytes: f64,
 }
 

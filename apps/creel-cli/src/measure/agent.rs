@@ -72,7 +72,7 @@ impl Agent {
         match serde_json::from_slice(&line)? {
             RunReply::Ran(outcome) => Ok(outcome),
             RunReply::Failed { exit, reason } => {
-                let codes = [Exit::NotFound, Exit::NotExecutable];
+                let codes = [Exit::NotFound, Exit::NotExecutable, Exit::SomeFailed];
                 let exit = codes.into_iter().find(|known| known.code() == exit);
                 Err(Failure::new(exit.unwrap_or(Exit::Usage), reason).into())
             }

@@ -12,7 +12,7 @@ mod sample;
 mod store;
 mod verdict;
 
-use crate::drawing;
+use crate::{drawing, run::executable};
 use agent::Agent;
 pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, bail};
@@ -26,6 +26,7 @@ use plan::{Labels, MeasureRequest, Subject};
 use runner::{RunRequest, processes};
 use sample::{Sample, WALL};
 use std::{
+    ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -59,19 +60,38 @@ pub fn measure(args: &MeasureArgs, common: &Common, verbose: bool) -> Result<Exi
     } else {
         (read_all(&args.from).map_err(bad_data)?, Ok(()))
     };
+    if !common.quiet {
+        measured
+            .iter()
+            .filter_map(failures)
+            .for_each(|line| output::note(&line));
+    }
     if measured.iter().any(|m| !m.samples.is_empty()) {
         print(&measured, args, common, verbose)?;
     }
     ended.map(|()| Exit::Done)
 }
 
-/// Adds the exit code to an error about a file with runs. A file that does not exist gets another
-/// code than a file with bad data.
+/// Returns a line about the runs of a command that failed and that we count.
+fn failures(measured: &Measured) -> Option<String> {
+    let failed = || measured.samples.iter().filter(|s| s.exit_code != 0);
+    let last = failed().next_back()?.exit_code;
+    Some(format!(
+        "creel: `{}`: {} of {} runs failed (exit code {last})\n",
+        measured.label,
+        failed().count(),
+        measured.samples.len(),
+    ))
+}
+
+/// Adds the exit code to an error about a file with runs. A file that does not exist or cannot be
+/// written gets another code than a file with bad data.
 fn bad_data(error: anyhow::Error) -> Failure {
     let mut causes = error
         .chain()
         .filter_map(|cause| cause.downcast_ref::<io::Error>());
-    let exit = match causes.any(|cause| cause.kind() == io::ErrorKind::NotFound) {
+    let is_bad = |cause: &io::Error| cause.kind() == io::ErrorKind::InvalidData;
+    let exit = match causes.any(|cause| !is_bad(cause)) {
         true => Exit::SomeFailed,
         false => Exit::BadData,
     };
@@ -169,6 +189,10 @@ fn run_all(args: &MeasureArgs, common: &Common) -> Result<(Vec<Measured>, Ended)
     };
     let subjects =
         plan::subjects(&request).map_err(|e| Failure::new(Exit::Usage, format!("{e:#}")))?;
+    // A hook may build the programs.
+    if args.setup.is_none() && args.prepare.is_none() {
+        subjects.iter().try_for_each(|s| is_there(&s.command[0]))?;
+    }
     let labels: Labels = args.label.iter().cloned().collect();
     let mut measured: Vec<Measured> = subjects
         .iter()
@@ -197,8 +221,26 @@ fn empty_measurement(subject: &Subject, labels: &Labels) -> Measured {
     }
 }
 
+/// Checks that a program exists, so that no command runs if another one cannot be started.
+fn is_there(program: &OsStr) -> Result<()> {
+    match executable::find(program) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(unstarted(program, &error)),
+    }
+}
+
+/// Returns the error of a program that could not be started.
+fn unstarted(program: &OsStr, error: &anyhow::Error) -> anyhow::Error {
+    let hint = hint(program);
+    let exit = match hint.is_empty() {
+        true => exit_of(error),
+        false => Exit::Usage,
+    };
+    Failure::new(exit, format!("{error:#}{hint}")).into()
+}
+
 /// Returns a hint for users of programs such as hyperfine, which take a whole command as one word.
-fn hint(program: &std::ffi::OsStr) -> String {
+fn hint(program: &OsStr) -> String {
     let program = program.to_string_lossy();
     match program.contains(char::is_whitespace) {
         true => format!(
@@ -362,19 +404,12 @@ impl<'a> Session<'a> {
         };
         let outcome = self.agent.run(&request, &self.interrupt);
         self.interrupt.check()?;
-        let outcome = outcome.map_err(|e| {
-            let hint = hint(&subject.command[0]);
-            let exit = match hint.is_empty() {
-                true => exit_of(&e),
-                false => Exit::Usage,
-            };
-            Failure::new(exit, format!("{e:#}{hint}"))
-        })?;
+        let outcome = outcome.map_err(|error| unstarted(&subject.command[0], &error))?;
         self.progress.advance(1);
         let label = &subject.label;
         if outcome.ended > 0 {
             self.progress.println(&format!(
-                "`{label}`: {} that outlived the command {} ended",
+                "creel: `{label}`: {} that outlived the command {} ended",
                 processes(outcome.ended),
                 if outcome.ended == 1 { "was" } else { "were" },
             ));

@@ -21,7 +21,7 @@
 use super::{args::Where, counters::Counters, sample::Sample};
 use crate::{process::descendants, run::exec::start_failure};
 use anyhow::{Context, Result, bail};
-use creel_console::{energy::Meter, exit_of, output};
+use creel_console::{energy::Meter, exit_of, output, system};
 use creel_topology::{CpuSet, affinity};
 use nix::{
     errno::Errno,
@@ -48,7 +48,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -176,6 +176,7 @@ fn run(
         affinity::set(&own)?;
     }
     let mut child = child?;
+    monitor.command.store(child.id(), Ordering::Relaxed);
     monitor.state.set(State::Running, monitor_thread);
     // A reader empties the pipe, because the command would wait when the pipe is full.
     let reader = child
@@ -208,7 +209,9 @@ fn run(
         meters.first_peaks.insert(request.words.clone(), alone);
     }
     let peak = alone.max(monitor.peak.load(Ordering::Relaxed));
-    sample.set("peak_rss_bytes", Some(peak as f64));
+    // Without /proc, we have not seen the other processes of the tree.
+    let is_known = system::shows_processes();
+    sample.set("peak_rss_bytes", is_known.then_some(peak as f64));
     let switches = switches(&after) - switches(&before);
     sample.set("context_switches", Some(switches as f64));
     meters.counters.read(&mut sample);
@@ -343,6 +346,8 @@ impl SharedState {
 #[derive(Default)]
 struct TreeMonitor {
     state: SharedState,
+    /// The process id of the command.
+    command: AtomicU32,
     /// The largest sum of proportional sizes in this run, in bytes.
     peak: AtomicU64,
     timed_out: AtomicBool,
@@ -385,6 +390,10 @@ impl TreeMonitor {
                 if timeout_s.is_some_and(|s| since.elapsed().as_secs_f64() > s) {
                     self.timed_out.store(true, Ordering::Relaxed);
                     signal_all(Signal::SIGKILL);
+                    if !system::shows_processes() {
+                        // We know only the command itself.
+                        send(self.command.load(Ordering::Relaxed), Signal::SIGKILL);
+                    }
                 }
             }
             State::Lingering => {
@@ -454,11 +463,15 @@ pub fn signal_all(signal: Signal) -> usize {
 /// Sends a signal to every descendant of `root`. Returns their number.
 pub fn signal_below(root: u32, signal: Signal) -> usize {
     let all = descendants(root);
-    for pid in all.iter().filter_map(|&pid| i32::try_from(pid).ok()) {
+    all.iter().for_each(|&pid| send(pid, signal));
+    all.len()
+}
+
+fn send(pid: u32, signal: Signal) {
+    if let Ok(pid) = i32::try_from(pid) {
         // We ignore the error for a process that has ended in the meantime.
         let _ = kill(Pid::from_raw(pid), signal);
     }
-    all.len()
 }
 
 /// Returns the proportional size of a process in bytes. A page that several processes share counts

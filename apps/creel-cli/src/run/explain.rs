@@ -37,7 +37,16 @@ pub fn explain(plan: &Plan) -> String {
     }
     for setting in &plan.settings {
         match &setting.kept {
-            Some(kept) => line("kept:", format!("{kept}: you have set it")),
+            Some(kept) if kept.starts_with(setting.knob.name) => {
+                line("kept:", format!("{kept}: you have set it"));
+            }
+            Some(kept) => line(
+                "kept:",
+                format!(
+                    "{kept}: you have set it, so creel does not set {}",
+                    setting.knob.name
+                ),
+            ),
             None => line("set:", format!("{}: {}", shown(&setting.knob), setting.why)),
         }
     }

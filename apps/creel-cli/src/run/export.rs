@@ -57,7 +57,8 @@ pub fn export(plan: &Plan, target: Target) -> String {
 }
 
 /// Returns a word for a shell, without quotes if it needs none. This matters because the shell
-/// splits `$(creel run --export docker …)` at blanks and does not unquote it.
+/// splits `$(creel run --export docker …)` at blanks and does not unquote it, unless the user passes
+/// it to `eval`.
 pub fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {

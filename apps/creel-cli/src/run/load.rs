@@ -56,14 +56,11 @@ impl Load {
         })
     }
 
-    /// Returns the load, in CPUs, if it leaves no CPU for each of `workers` threads on a machine
-    /// with `cpus` CPUs.
-    pub fn contention(&mut self, workers: usize, cpus: usize) -> Option<f64> {
-        if is_busy(self.minute, self.waiting, workers, cpus) {
-            return Some(self.minute);
-        }
-        let now = self.sample();
-        is_busy(now, 0.0, workers, cpus).then_some(now)
+    /// Returns whether the load leaves no CPU for each of `workers` threads on a machine with `cpus`
+    /// CPUs.
+    pub fn contention(&mut self, workers: usize, cpus: usize) -> bool {
+        is_busy(self.minute, self.waiting, workers, cpus)
+            || is_busy(self.sample(), 0.0, workers, cpus)
     }
 }
 
@@ -125,7 +122,7 @@ mod tests {
             waiting: 0.0,
             now: Some(0.0),
         };
-        assert_eq!(quiet.contention(2, 2), None);
-        assert_eq!(quiet.contention(3, 2), Some(0.2));
+        assert!(!quiet.contention(2, 2));
+        assert!(quiet.contention(3, 2));
     }
 }

@@ -2,7 +2,7 @@
 
 mod elf;
 pub(crate) mod exec;
-mod executable;
+pub(crate) mod executable;
 mod explain;
 pub(crate) mod export;
 mod facts;
@@ -181,6 +181,12 @@ pub fn run(args: &RunArgs, common: &Common, verbose: bool) -> Result<Exit> {
                 "creel: there is nothing to export, because creel would set nothing: {}\n",
                 plan.notes.join("; ")
             ));
+        }
+        if matches!(target, Target::Docker) && lines.contains(['\'', '"']) && !common.quiet {
+            output::note(
+                "creel: a value has blanks or other special characters, which a shell does not \
+                 unquote in $( ): use eval \"docker run $(creel run --export docker …) IMAGE\"\n",
+            );
         }
         output::text(&lines)?;
         return Ok(Exit::Done);

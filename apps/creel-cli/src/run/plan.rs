@@ -136,6 +136,14 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
     let mut notes = std::mem::take(&mut program.notes);
     notes.append(&mut advice.notes);
     notes.extend(unset);
+    if let Some(value) = environment(JOBS_VARIABLE).filter(|value| !value.is_empty())
+        && outer_jobs().is_none()
+    {
+        notes.push(format!(
+            "{JOBS_VARIABLE}={} is not a whole number above 0, so creel ignores it",
+            value.display()
+        ));
+    }
     notes.extend(masked.notes().iter().cloned());
     notes.extend(masked.weight_only());
     if request.gc && size.memory_bytes.is_none() {
@@ -316,7 +324,7 @@ fn sizing(machine: &Machine, floor: &Budget, request: &Request, takes_arguments:
         gc: request.gc,
         takes_arguments: takes_arguments && !request.variables_only,
         exported: request.variables_only,
-        contention: None,
+        contention: false,
     }
 }
 

@@ -45,8 +45,8 @@ pub struct Sizing {
     pub takes_arguments: bool,
     /// Whether the program will run elsewhere, where it may see other limits (`--export`).
     pub exported: bool,
-    /// The load of other programs, if it leaves no CPU for each worker.
-    pub contention: Option<f64>,
+    /// Whether the load of other programs leaves no CPU for each worker.
+    pub contention: bool,
 }
 
 impl Sizing {
@@ -306,16 +306,14 @@ fn by_shim(who: &str) -> Advice {
 /// Returns the advice for threads of OpenMP that wait for each other. They spin while there are no
 /// more of them than CPUs, which is slow if other programs use these CPUs (see `load`).
 fn wait_policy(size: &Sizing) -> Advice {
-    let Some(load) = size.contention else {
+    if !size.contention {
         return Advice::default();
-    };
+    }
     let knob = Knob::variable("OMP_WAIT_POLICY", "passive")
         .yielding_to(&["GOMP_SPINCOUNT", "KMP_BLOCKTIME"]);
     Advice::default().set_knob(
         knob,
-        format!(
-            "threads sleep while they wait, because other programs use the CPUs (load {load:.1})"
-        ),
+        "threads sleep while they wait, because other programs use the CPUs",
     )
 }
 

@@ -20,7 +20,9 @@ mod waits;
 use anyhow::{Context, Result};
 use child::ChildProgram;
 use clap::Args;
-use creel_console::{Common, Exit, Format, Interrupt, duration, output, screen::Screen};
+use creel_console::{
+    Common, Exit, Failure, Format, Interrupt, duration, output, screen::Screen, system,
+};
 use creel_topology::Machine;
 use live::{End, Live};
 use report::Report;
@@ -89,7 +91,7 @@ pub struct TopArgs {
     /// Write the output of the program to FILE
     #[arg(long, value_name = "FILE", conflicts_with = "running")]
     output: Option<PathBuf>,
-    /// Watch the running process PID instead of starting a program
+    /// Watch the running process PID and its descendants instead of starting a program
     #[arg(
         short,
         long,
@@ -131,6 +133,11 @@ pub struct TopArgs {
 /// Runs `creel top`.
 pub fn top(args: &TopArgs, common: &Common, verbose: bool) -> Result<Exit> {
     let interrupt = Interrupt::install()?;
+    if !system::shows_processes() {
+        let text = "cannot watch processes, because /proc is not mounted, or belongs to another PID \
+                    namespace: mount it (mount -t proc proc /proc)";
+        return Err(Failure::new(Exit::SomeFailed, text).into());
+    }
     let machine = Machine::detect()?;
     let terminals = io::stdout().is_terminal() && io::stdin().is_terminal();
     let live = terminals && matches!(common.format, Format::Text);

@@ -72,6 +72,8 @@ pub struct Sampler {
     /// The share of throttled periods in each of the last intervals.
     pub throttling: VecDeque<f64>,
     pool_stats: PoolStats,
+    /// What the threads waited for when we last looked.
+    last_waits: Vec<Waiting>,
 }
 
 /// The state at the start of the current interval.
@@ -108,7 +110,12 @@ impl Sampler {
         let Some(some) = pids.first().filter(|_| !first.is_empty()) else {
             return Err(Failure::new(
                 Exit::Usage,
-                format!("cannot watch {target}: there is no such process"),
+                match &target {
+                    Target::Processes(_) => {
+                        format!("cannot watch {target}: there is no such process")
+                    }
+                    Target::Group(_) => format!("cannot watch {target}: it has no processes"),
+                },
             )
             .into());
         };
@@ -146,6 +153,7 @@ impl Sampler {
                 .collect(),
             throttling: VecDeque::new(),
             pool_stats: PoolStats::default(),
+            last_waits: Vec::new(),
         })
     }
 
@@ -180,6 +188,16 @@ impl Sampler {
             && pids.contains(&pid)
         {
             self.budget = Budget::of(&threads::machine(pid, pids));
+            match &mut self.throttled {
+                // A group has its counters from the start.
+                _ if matches!(self.target, Target::Group(_)) => {}
+                Some(throttled) => throttled.follow(pid),
+                None => self.throttled = Throttled::begin(pid),
+            }
+        }
+        let waits = waits::of(self.now.values());
+        if !waits.is_empty() {
+            self.last_waits = waits;
         }
     }
 
@@ -220,7 +238,10 @@ impl Sampler {
             threads,
             ended: Vec::new(),
             pools: self.pool_stats.whole(),
-            waits: waits::of(self.now.values()),
+            waits: match self.now.values().all(Thread::has_ended) {
+                true => self.last_waits.clone(),
+                false => waits::of(self.now.values()),
+            },
         }
     }
 

@@ -61,6 +61,11 @@ impl Thread {
         self.state == 'D'
     }
 
+    /// Returns whether the thread has ended, and only its parent does not know it yet.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+
     /// Returns whether the thread has run, waited for a CPU, or switched. Call this on a difference
     /// of two samples, because the counts of a sample begin with the start of the thread.
     pub fn is_active(&self) -> bool {

@@ -47,6 +47,21 @@ impl Throttled {
         Self::of(around)
     }
 
+    /// Also counts for the group that the process has entered since the start. A program that
+    /// starts others, such as `cgexec`, enters its group after it has started.
+    pub fn follow(&mut self, pid: u32) {
+        let entered = Self::begin(pid).map_or_else(Vec::new, |entered| entered.files);
+        self.join(entered);
+    }
+
+    fn join(&mut self, entered: Vec<(PathBuf, Periods)>) {
+        for (file, first) in entered {
+            if !self.files.iter().any(|(known, _)| *known == file) {
+                self.files.push((file, first));
+            }
+        }
+    }
+
     /// Counts for the group in this folder and its ancestors. Returns `None` if there are no
     /// counters.
     pub fn of_group(folder: &Path) -> Option<Self> {
@@ -138,5 +153,14 @@ mod tests {
         write(&own, 200, 65);
         let periods = throttled.since();
         assert_eq!((periods.throttled, periods.all), (15, 100));
+        // The process enters another group.
+        let other = folder.path().join("other");
+        fs::create_dir(&other).unwrap();
+        write(&other, 40, 40);
+        let mut throttled = throttled;
+        throttled.join(Throttled::of_group(&other).unwrap().files);
+        write(&other, 50, 50);
+        let periods = throttled.since();
+        assert_eq!((periods.throttled, periods.all), (10, 10));
     }
 }

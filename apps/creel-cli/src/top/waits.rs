@@ -14,7 +14,7 @@ use std::fs;
 const THREADS_MOST: usize = 10_000;
 
 /// A part of the names of functions, and what a thread waits for in them. The first match counts.
-const FUNCTIONS: [(&str, &str); 24] = [
+const FUNCTIONS: [(&str, &str); 26] = [
     ("futex", "a lock"),
     ("nanosleep", "a timer"),
     ("timer", "a timer"),
@@ -32,6 +32,9 @@ const FUNCTIONS: [(&str, &str); 24] = [
     ("udp_", "a socket"),
     ("vsock", "a socket"),
     ("do_wait", "a child"),
+    // A call of vfork waits until the child runs another program.
+    ("vfork", "a child"),
+    ("kernel_clone", "a child"),
     ("n_tty", "a terminal"),
     ("wait_woken", "a terminal or a socket"),
     ("sigsuspend", "a signal"),
@@ -55,13 +58,15 @@ pub struct Waiting {
 /// kernel does not say it are left out.
 pub fn of<'t>(threads: impl Iterator<Item = &'t Thread>) -> Vec<Waiting> {
     let mut all: Vec<Waiting> = Vec::new();
-    let asleep = threads.filter(|t| matches!(t.state, 'S' | 'D'));
+    let asleep = threads.filter(|t| matches!(t.state, 'S' | 'D' | 'T' | 't'));
     for t in asleep.take(THREADS_MOST) {
         let file = format!("/proc/{}/task/{}/wchan", t.pid, t.tid);
-        let function = fs::read_to_string(file).unwrap_or_default();
-        let Some(what) = kind(&function) else {
-            continue;
+        let what = match t.state {
+            'T' => Some("SIGCONT"),
+            't' => Some("a debugger"),
+            _ => kind(&fs::read_to_string(file).unwrap_or_default()),
         };
+        let Some(what) = what else { continue };
         match all.iter_mut().find(|waiting| waiting.what == what) {
             Some(waiting) => waiting.threads += 1,
             None => all.push(Waiting { what, threads: 1 }),
@@ -91,6 +96,15 @@ pub fn text(all: &[Waiting]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn stopped_threads_wait_for_a_signal() {
+        let stopped = Thread {
+            state: 'T',
+            ..Thread::default()
+        };
+        assert_eq!(text(&of([stopped].iter())), "1 thread waits for SIGCONT");
+    }
 
     #[test]
     fn functions_of_the_kernel_are_recognised() {

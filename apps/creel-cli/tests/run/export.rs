@@ -59,6 +59,13 @@ fn exported_settings_can_be_pasted_into_their_target() {
     let read = shell(format!("printf '<%s>' {}", export("docker")));
     assert_eq!(read, format!("<-e><JAVA_TOOL_OPTIONS={whole}>"));
     let words = [
+        "run", "-j7", "--export", "docker", "--as", "java", "--", "x",
+    ];
+    let (_, note) = said(&words, &[("JAVA_TOOL_OPTIONS", "-Xmx1g")]);
+    assert!(note.contains("use eval"), "{note}");
+    let (_, note) = said(&words, &[]);
+    assert!(!note.contains("eval"), "{note}");
+    let words = [
         "run", "-j7", "--export", "docker", "--as", "python", "--", "x",
     ];
     let (line, _) = said(&words, &[]);

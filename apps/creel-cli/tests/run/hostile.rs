@@ -135,4 +135,49 @@ fn programs_start_although_files_are_missing_or_empty() {
     let words = [CREEL, "run", "--explain", "--", "true"];
     let (_, _, said) = below(hidden, &words).unwrap();
     assert!(said.contains("no file lists the online CPUs"), "{said}");
+    assert!(said.contains("/proc is not mounted"), "{said}");
+    // The peak memory of a tree of processes that we do not see is unknown.
+    let words = [
+        CREEL, "measure", "-n", "2", "--format", "json", "--", "true",
+    ];
+    let (code, out, err) = below(hidden, &words).unwrap();
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("\"peak_rss_bytes\": null"), "{out}");
+    let words = [
+        CREEL,
+        "measure",
+        "-n",
+        "1",
+        "--timeout",
+        "100ms",
+        "--",
+        "sleep",
+        "600",
+    ];
+    let (code, _, err) = below(hidden, &words).unwrap();
+    assert!(code == Some(1) && err.contains("--timeout"), "{err}");
+    let words = [
+        CREEL, "advise", "--budget", "1s", "--sizes", "1", "--", "true",
+    ];
+    let (code, out, err) = below(hidden, &words).unwrap();
+    assert!(code == Some(0) && out.contains("best:"), "{out} {err}");
+    let words = [CREEL, "top", "--", "true"];
+    let (code, _, err) = below(hidden, &words).unwrap();
+    assert!(code == Some(1) && err.contains("mount -t proc"), "{err}");
+}
+
+#[test]
+fn processes_are_not_watched_in_the_files_of_another_namespace() {
+    let script = format!("{CREEL} top -- true; echo $?");
+    let out = Command::new("unshare")
+        .args(["-p", "-f", "sh", "-c", &script])
+        .output();
+    let Ok(out) = out else { return };
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (text(&out.stdout), text(&out.stderr));
+    if err.contains("unshare:") {
+        eprintln!("skipped: this host does not allow another PID namespace");
+        return;
+    }
+    assert!(out == "1\n" && err.contains("PID namespace"), "{out} {err}");
 }

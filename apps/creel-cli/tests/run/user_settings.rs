@@ -206,3 +206,24 @@ fn joblib_still_limits_nested_threads() {
         );
     }
 }
+
+#[test]
+fn an_unusable_number_of_an_outer_run_is_noted() {
+    let words = ["run", "-n", "--as", "openmp", "--", "true"];
+    for (value, is_noted) in [("abc", true), ("0", true), ("1", false), ("", false)] {
+        let (text, _) = said(&words, &[("CREEL_JOBS", value)]);
+        assert_eq!(
+            text.contains("creel ignores it"),
+            is_noted,
+            "{value}: {text}"
+        );
+    }
+}
+
+#[test]
+fn a_kept_variable_names_those_that_it_replaces() {
+    let words = ["run", "-n", "--as", "openmp", "--", "true"];
+    let (text, _) = said(&words, &[("OMP_NUM_THREADS", "7")]);
+    let replaced = "OMP_NUM_THREADS=7: you have set it, so creel does not set OPENBLAS_NUM_THREADS";
+    assert!(text.contains(replaced), "{text}");
+}

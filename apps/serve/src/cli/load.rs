@@ -120,6 +120,9 @@ enum How {
 
 /// Parses the URL of a service and resolves its host.
 fn address(url: &str) -> Result<SocketAddr, String> {
+    if url.starts_with("https://") {
+        return Err("only http:// is supported: start the service without TLS for a load".into());
+    }
     let address = url
         .strip_prefix("http://")
         .unwrap_or(url)
@@ -402,6 +405,13 @@ fn charts(moments: &[Moment]) -> [Chart; 2] {
 mod tests {
     use super::*;
     use creel_console::documented;
+
+    #[test]
+    fn the_url_of_a_service_is_plain_http() {
+        let found = address("http://127.0.0.1:80/").map(|address| address.to_string());
+        assert_eq!(found.as_deref(), Ok("127.0.0.1:80"));
+        assert!(address("https://127.0.0.1:443").is_err_and(|why| why.contains("http://")));
+    }
 
     #[test]
     fn the_published_schema_matches_the_types() {

@@ -5,6 +5,7 @@
 //! which of the two cases it is.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The name of the load's pool, and the beginning of the names of its threads.
@@ -34,14 +35,18 @@ impl CpuWait {
     }
 }
 
-/// Returns how long the threads of the pool have waited for a CPU so far.
+/// Returns how long the threads of the load have waited for a CPU so far. These are the threads of
+/// the pool and this one, which does the work of a worker in `block_on`.
 ///
 /// Source: Linux, Documentation/scheduler/sched-stats.rst, `/proc/<pid>/schedstat`.
 fn waited() -> Option<Duration> {
+    let own = fs::read_link("/proc/thread-self").ok();
+    let own = own.as_deref().and_then(Path::file_name);
     let mut sum = None;
     for thread in fs::read_dir("/proc/self/task").ok()?.flatten() {
         let read = |name: &str| fs::read_to_string(thread.path().join(name)).ok();
-        if !read("comm").is_some_and(|name| name.starts_with(POOL)) {
+        let is_own = own == Some(&*thread.file_name());
+        if !is_own && !read("comm").is_some_and(|name| name.starts_with(POOL)) {
             continue;
         }
         let Some(times) = read("schedstat") else {
@@ -51,4 +56,27 @@ fn waited() -> Option<Duration> {
         *sum.get_or_insert(Duration::ZERO) += Duration::from_nanos(waited?);
     }
     sum
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_is_known_from_the_start_of_the_load() {
+        // A kernel without this accounting has no such file.
+        if !Path::new("/proc/self/schedstat").exists() {
+            return;
+        }
+        let pool = creel::Pool::builder().name(POOL).workers(1).build();
+        let share = pool.unwrap().block_on(async {
+            let cpu_wait = CpuWait::start();
+            creel::task::yield_now().await;
+            cpu_wait.share(1)
+        });
+        assert!(
+            share.is_some_and(|share| (0.0..=1.0).contains(&share)),
+            "{share:?}"
+        );
+    }
 }

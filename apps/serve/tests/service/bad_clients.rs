@@ -16,10 +16,59 @@ fn a_missing_body_times_out() {
     stream.write_all(head.as_bytes()).unwrap();
     let answer = Answer::read(&mut stream);
     assert_eq!(answer.status, 408, "{}", answer.head);
+    assert!(answer.head.contains("connection: close"), "{}", answer.head);
+    assert_eq!(service.metric("creel_serve_bodies_unread_total"), 1.0);
     assert_eq!(
         service.metric("creel_serve_requests_total{route=\"sign\",status=\"408\"}"),
         1.0
     );
+}
+
+#[test]
+fn a_connection_is_usable_after_an_answer_that_needs_no_body() {
+    let folder = Folder::new("early");
+    let service = Service::start(&folder, &["--body-max", "1000"]);
+    for (line, headers, length, status) in [
+        ("GET /health", "", 5, 200),
+        ("POST /nope", "", 5, 404),
+        ("POST /key", "", 5, 405),
+        ("POST /sign", "x-timeout-ms: abc\r\n", 5, 400),
+        ("POST /sign", "", 5_000_000, 413),
+    ] {
+        let mut stream = service.connect();
+        let head =
+            format!("{line} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        eventually("the head is read", || {
+            service.metric("creel_serve_in_flight") >= 2.0
+        });
+        stream.write_all(&vec![b'x'; length]).unwrap();
+        let answer = Answer::read_one(&mut stream);
+        assert_eq!(answer.status, status, "{line}: {}", answer.head);
+        assert!(!answer.head.contains("connection:"), "{}", answer.head);
+        let next = b"POST /sign HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nab";
+        stream.write_all(next).unwrap();
+        assert_eq!(Answer::read_one(&mut stream).status, 200, "after {line}");
+    }
+    assert_eq!(service.metric("creel_serve_bodies_unread_total"), 0.0);
+}
+
+#[test]
+fn an_answer_to_a_body_that_is_not_read_closes_the_connection() {
+    let folder = Folder::new("unread");
+    let service = Service::start(&folder, &["--body-max", "1000"]);
+    for headers in [
+        "Expect: 100-continue\r\nContent-Length: 2000",
+        "Content-Length: 1000000000",
+    ] {
+        let mut stream = service.connect();
+        let head = format!("POST /sign HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let answer = Answer::read(&mut stream);
+        assert_eq!(answer.status, 413, "{}", answer.head);
+        assert!(answer.head.contains("connection: close"), "{}", answer.head);
+    }
+    assert_eq!(service.metric("creel_serve_bodies_unread_total"), 2.0);
 }
 
 #[test]

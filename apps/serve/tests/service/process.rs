@@ -213,6 +213,28 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Reads one response with a `Content-Length`. The connection stays open.
+    pub fn read_one(stream: &mut TcpStream) -> Answer {
+        let mut bytes = Vec::new();
+        let mut byte = [0];
+        let is_whole = |bytes: &[u8]| {
+            let text = String::from_utf8_lossy(bytes).to_lowercase();
+            let Some((head, body)) = text.split_once("\r\n\r\n") else {
+                return false;
+            };
+            let length = head
+                .lines()
+                .find_map(|l| l.strip_prefix("content-length: "));
+            length.is_some_and(|length| length.parse() == Ok(body.len()))
+        };
+        while !is_whole(&bytes) {
+            let read = retry(|| stream.read(&mut byte)).unwrap();
+            assert_eq!(read, 1, "the connection ends after {bytes:?}");
+            bytes.push(byte[0]);
+        }
+        Answer::parse(bytes)
+    }
+
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // We read until the connection ends. A reset of the connection ends the response, too,
@@ -221,6 +243,10 @@ impl Answer {
         while let Ok(read @ 1..) = retry(|| stream.read(&mut chunk)) {
             bytes.extend_from_slice(&chunk[..read]);
         }
+        Answer::parse(bytes)
+    }
+
+    fn parse(bytes: Vec<u8>) -> Answer {
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let status = head

@@ -49,6 +49,8 @@ pub struct Machine {
     siblings_known: bool,
     kinds: Vec<Kind>,
     mask: Option<CpuSet>,
+    /// The memory of the whole machine in bytes, if known.
+    pub(crate) memory_bytes: Option<u64>,
     constraints: Vec<Constraint>,
     notes: Vec<String>,
 }
@@ -531,6 +533,7 @@ impl Machine {
             siblings_known,
             kinds: parts.kinds,
             mask: parts.mask,
+            memory_bytes: parts.memory_bytes,
             constraints: parts.constraints,
             notes: shown_notes(&parts.notes),
             online: parts.online,

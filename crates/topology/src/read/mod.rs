@@ -64,7 +64,10 @@ pub(crate) fn tree(
         _ => listed,
     };
     let mut parts = sysfs::read(&tree, &folders, online, detail);
-    parts.constraints = cgroup::read(&tree);
+    parts.constraints = cgroup::read(&tree, live.is_some());
+    if detail == Detail::Whole {
+        parts.memory_bytes = sysfs::memory_bytes(&tree, "proc/meminfo");
+    }
     if let Some(mask) = &mask {
         note_isolated(&tree, mask);
     }

@@ -16,6 +16,8 @@ pub(crate) struct Parts {
     pub(crate) caches: Vec<Cache>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) mask: Option<CpuSet>,
+    /// The memory of the whole machine in bytes.
+    pub(crate) memory_bytes: Option<u64>,
     pub(crate) constraints: Vec<Constraint>,
     /// Notes on files that are unusable or contradict each other.
     pub(crate) notes: Vec<String>,

@@ -113,6 +113,22 @@ fn an_explicit_number_overrides_all_limits() {
 }
 
 #[test]
+fn an_unusable_list_of_groups_is_noted() {
+    for list in ["", "garbage\n", "\u{1}\u{2}"] {
+        let machine = v2("/a")
+            .file("sys/fs/cgroup/cgroup.procs", "")
+            .file("proc/self/cgroup", list)
+            .file("proc/self/cpuset", "/\n")
+            .machine();
+        let notes = machine.notes().join("; ");
+        assert!(
+            notes.contains("limits of control groups are hidden"),
+            "{list:?}: {notes}"
+        );
+    }
+}
+
+#[test]
 fn invalid_limits_are_noted_and_do_not_limit() {
     for (file, text) in [
         ("cpu.max", ""),

@@ -51,6 +51,24 @@ fn an_explicit_number_of_workers_overrides_a_limit_by_memory_in_either_order() {
     }
 }
 
+#[test]
+fn memory_that_is_taken_from_a_node_for_a_while_still_counts() {
+    let machine = Fixture::online("0-3")
+        .file(&format!("{NODE}/node0/cpulist"), "0-3\n")
+        .file(
+            &format!("{NODE}/node0/meminfo"),
+            "Node 0 MemTotal: 1048576 kB\n",
+        )
+        .file("proc/meminfo", "MemTotal:        3145728 kB\n")
+        .machine();
+    assert_eq!(
+        machine.memory_limit().unwrap().value,
+        (3_u64 << 30).to_string()
+    );
+    let budget = Budget::of(&machine).with_memory(&machine, 1 << 30);
+    assert_eq!(budget.workers(), 3);
+}
+
 /// Returns a tree with two nodes with PUs, and a memory node at the same distance from both.
 fn between_two_nodes() -> Fixture {
     Fixture::online("0-7")

@@ -35,7 +35,8 @@ pub fn advise(linked: Ghc, size: &Sizing) -> Advice {
         size.gc || !takes_it,
         format!(
             "advice: link the program with -rtsopts and use +RTS -A{mib}m: with an allocation area \
-             as large as a worker's share of one last-level cache, it collects less often"
+             as large as a worker's share of one last-level cache, it collects less often. Measure \
+             it, because a virtual machine may report a cache that it shares with others"
         ),
     )
 }

@@ -16,7 +16,7 @@ const SIZE: Sizing = Sizing {
     gc: false,
     takes_arguments: true,
     exported: false,
-    contention: None,
+    contention: false,
 };
 
 fn threaded(rtsopts: RtsOpts) -> Runtime {
@@ -46,7 +46,7 @@ fn knobs(runtime: Runtime, size: &Sizing) -> Vec<String> {
 fn openmp_waits_passively_on_a_busy_machine() {
     let passive = "OMP_WAIT_POLICY=passive".to_owned();
     let busy = Sizing {
-        contention: Some(3.5),
+        contention: true,
         ..SIZE
     };
     for runtime in [Runtime::OpenMp, Runtime::R, Runtime::Python] {

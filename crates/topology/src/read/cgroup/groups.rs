@@ -11,12 +11,16 @@ pub(super) struct Groups {
     lines: Vec<(Vec<String>, String)>,
     /// The path in `proc/self/cpuset`, for kernels without `proc/self/cgroup`.
     cpuset: Option<String>,
+    /// Whether there is a file `proc/self/cgroup`, which may be unusable.
+    is_listed: bool,
 }
 
 impl Groups {
     pub(super) fn read(tree: &Tree) -> Groups {
-        let text = tree.long_text("proc/self/cgroup").unwrap_or_default();
-        let lines = text.lines().filter_map(|line| {
+        let list = tree.long_text("proc/self/cgroup");
+        let is_listed = list.is_some();
+        let list = list.unwrap_or_default();
+        let lines = list.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             let (controllers, path) = (fields.next()?, fields.next()?);
             let names = controllers.split(',').filter(|name| !name.is_empty());
@@ -28,7 +32,13 @@ impl Groups {
             cpuset: tree
                 .text("proc/self/cpuset")
                 .filter(|path| path.starts_with('/')),
+            is_listed,
         }
+    }
+
+    /// Returns whether no usable file lists the groups of the process.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.lines.is_empty() && (self.is_listed || self.cpuset.is_none())
     }
 
     /// Returns whether the process is in any control group.

@@ -23,8 +23,9 @@ use mounts::{Controller, Version};
 use super::tree::Tree;
 use crate::types::{Constraint, CpuSet, Error, Rule};
 
-/// Reads the limits of the process that the tree calls `self`.
-pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
+/// Reads the limits of the process that the tree calls `self`. `is_live` says whether the tree is
+/// that of the running system.
+pub(crate) fn read(tree: &Tree, is_live: bool) -> Vec<Constraint> {
     let mounts = mounts::read(tree);
     let groups = Groups::read(tree);
     if mounts.is_empty() && groups.is_any() {
@@ -42,10 +43,16 @@ pub(crate) fn read(tree: &Tree) -> Vec<Constraint> {
                 && (tree.is_folder("sys/fs/cgroup/cpu")
                     || tree.text("sys/fs/cgroup/cgroup.procs").is_some())
     };
-    if !groups.is_any() && is_mounted() {
+    if groups.is_unknown() && is_mounted() {
         tree.note(
             "no file lists the control groups of this process (/proc/self/cgroup), although there \
              are some: CPU quotas and other limits of control groups are hidden"
+                .into(),
+        );
+    } else if is_live && !tree.is_folder("proc/self") {
+        tree.note(
+            "/proc is not mounted, so CPU quotas and other limits of control groups are hidden, if \
+             there are any"
                 .into(),
         );
     }

@@ -9,6 +9,8 @@ mod kinds;
 mod nodes;
 mod topology;
 
+pub(super) use nodes::memory_bytes;
+
 use super::Detail;
 use super::cpuinfo::Cpuinfo;
 use super::tree::{CPU, Tree};

@@ -34,10 +34,7 @@ pub(crate) fn read(tree: &Tree, online: &CpuSet) -> Vec<NumaNode> {
             continue;
         }
         taken = &taken | &pus;
-        let memory_bytes = tree
-            .text(&format!("{folder}/meminfo"))
-            .as_deref()
-            .and_then(memory_bytes);
+        let memory_bytes = memory_bytes(tree, &format!("{folder}/meminfo"));
         nodes.push(NumaNode {
             os_index,
             has_pus: !pus.is_empty(),
@@ -94,8 +91,10 @@ fn joined(nodes: &[NumaNode], meant: impl Fn(&NumaNode) -> bool) -> CpuSet {
     own_pus.fold(CpuSet::new(), |pus, node| &pus | &node.pus)
 }
 
-/// Returns the number of bytes in the line `Node N MemTotal: … kB` of a node's `meminfo`.
-fn memory_bytes(meminfo: &str) -> Option<u64> {
+/// Returns the number of bytes in the line `MemTotal: … kB` of a file. In the file of a node,
+/// `Node N` comes first.
+pub(in crate::read) fn memory_bytes(tree: &Tree, file: &str) -> Option<u64> {
+    let meminfo = tree.text(file)?;
     let line = meminfo.lines().find(|line| line.contains("MemTotal:"))?;
     let kib: u64 = line
         .split("MemTotal:")

@@ -415,7 +415,12 @@ const FORMER_WORDS: [&str; 28] = [
 
 /// The exceptions to [`FORMER_WORDS`]. Each entry has the end of a path, the word that files with
 /// this path may contain, and the reason.
-const FORMER_WORDS_KEPT: [(&str, &str, &str); 9] = [
+const FORMER_WORDS_KEPT: [(&str, &str, &str); 10] = [
+    (
+        "traffic/tests/demand_files.rs",
+        "seats",
+        "an attribute of MATSim's types of vehicles",
+    ),
     ("protocol/forks.rs", "guest", GUEST),
     ("protocol/forks.rs", "guests", GUEST),
     ("forks/enter.rs", "guest", GUEST),

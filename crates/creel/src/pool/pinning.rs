@@ -336,10 +336,10 @@ impl Pinning {
         lock(&self.floor).make_way(pu);
     }
 
-    /// Runs `f` with the calling thread pinned to the place of worker 0, if that worker is pinned.
-    /// The thread gets its own mask back when this returns or panics. If `movable`, and if another
-    /// worker is pinned to the CPU on which the thread runs, worker 0 first swaps its place with
-    /// that worker.
+    /// Runs `f` with the calling thread pinned to the place of worker 0, if that worker is pinned
+    /// and the system allows it. When this returns or panics, the thread may again use the CPUs
+    /// that it could use before. If `movable`, and if another worker is pinned to the CPU on which
+    /// the thread runs, worker 0 first swaps its place with that worker.
     pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
         let slot = {
             let mut floor = lock(&self.floor);
@@ -359,7 +359,7 @@ impl Pinning {
     }
 }
 
-/// Restores the mask of a thread when dropped.
+/// When dropped, sets the CPUs that the thread may use to those before it was pinned.
 struct RestoreMask {
     mask: CpuSet,
     world: Option<Arc<World>>,

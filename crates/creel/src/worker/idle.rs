@@ -455,9 +455,9 @@ impl Idle {
     }
 
     /// Appoints a watchdog if one is missing. It chooses the first idle worker for which `sleeps`
-    /// returns true, which means that its thread sleeps or has not started. The caller must unpark
-    /// that worker. If all idle workers are spinning, the caller must notify all of them, and the
-    /// first that goes to sleep becomes the watchdog.
+    /// returns true, which means that its thread sleeps or that it has no thread. The caller must
+    /// unpark that worker. If all idle workers are spinning, the caller must notify all of them,
+    /// and the first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
             if !state.lacks_watchdog() || state.asked || state.refused {
@@ -541,7 +541,8 @@ impl Idle {
 
 /// The workers that the caller of [`Idle::appoint`] must notify.
 pub(crate) enum Appointed {
-    /// No worker, because there is a watchdog already or none is needed.
+    /// No worker, because there is a watchdog already, none is needed, the spinning workers have
+    /// been notified already, or the OS has refused a thread for it.
     Nobody,
     /// The worker that has just become the watchdog, by its index.
     WorkerSlot(usize),

@@ -86,8 +86,9 @@ impl Life {
     }
 
     /// Blocks the owner until it is the only user, or until the deadline `until`. While it waits,
-    /// it calls `look` at least once every `every`. Returns whether the owner is the only user. It
-    /// must be called after [`close`](Self::close).
+    /// it calls `look` again and again, and sleeps for at most `every` in between, or for at most 1
+    /// ms if that is longer. Returns whether the owner is the only user. It must be called after
+    /// [`close`](Self::close).
     pub(crate) fn wait_for_others(
         &self,
         every: Duration,

@@ -92,7 +92,8 @@ impl Waiter {
     }
 
     /// Blocks like [`wait_until`](Self::wait_until), but sleeps for at most `every` before it calls
-    /// `help` again. While it finds nothing, it sleeps longer and longer, up to [`LOOK_MAX`].
+    /// `help` again. As long as `help` finds nothing to do, each sleep may be twice as long as the
+    /// one before, up to [`LOOK_MAX`], or up to `every` if that is longer.
     pub(crate) fn wait_looking(
         &self,
         mut every: Option<Duration>,

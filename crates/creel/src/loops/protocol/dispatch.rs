@@ -225,7 +225,8 @@ impl LoopMailbox {
         self.wakes.woken_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the average time from a wake-up until the worker runs.
+    /// Returns the time in ns from a wake-up until the worker runs, as an average over the last few
+    /// wake-ups.
     pub(crate) fn wake_ns(&self) -> u64 {
         self.wakes.wake_ns.load(Ordering::Relaxed)
     }

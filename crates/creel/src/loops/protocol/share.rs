@@ -183,8 +183,9 @@ impl Share {
         left.of_or_whole(epoch).is_empty()
     }
 
-    /// Claims the blocks that `choose` returns, together with the value that is left then. Claims
-    /// nothing if they are empty.
+    /// Calls `choose` with the blocks that are left in the share. `choose` returns the blocks to
+    /// claim and the blocks that are left after that. Returns `None` if there are no blocks to
+    /// claim.
     fn claim(&self, choose: impl Fn(Left) -> (Range<u64>, Left)) -> Option<Range<u64>> {
         let mut now = self.claims.left.load(Ordering::Acquire);
         loop {

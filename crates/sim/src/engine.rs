@@ -872,8 +872,8 @@ pub fn spin_loop() {
     });
 }
 
-/// Prefetches the cache line at `at` for reading. A core has a limited number of lines on their way
-/// at the same time ([`Costs::streams`](crate::Costs::streams)).
+/// Prefetches the cache line at `at` for reading. A core can load only a limited number of cache
+/// lines at the same time ([`Costs::streams`](crate::Costs::streams)).
 #[track_caller]
 pub fn prefetch(at: usize) {
     let Some(engine) = current_engine() else {

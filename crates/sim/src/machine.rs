@@ -89,7 +89,7 @@ pub struct Costs {
 /// - `hit` and `rmw`: 4 to 5 and about 18 cycles. Source: Agner Fog, "Instruction tables", entries
 ///   for `MOV r,m` and `LOCK XADD`.
 /// - `quantum`: the base slice of EEVDF, 3 ms from 8 CPUs on. Source: `kernel/sched/fair.c`.
-/// - `deep_exit` and `deep_after`: target residency and exit latency of C6. Source:
+/// - `deep_exit` and `deep_after`: exit latency and target residency of C6. Source:
 ///   `drivers/idle/intel_idle.c`, table `skl_cstates` (C6: exit 85 µs, residency 200 µs).
 /// - `timer`: the default timer slack of a thread. Source: prctl(2), `PR_SET_TIMERSLACK`.
 /// - `streams`: the line fill buffers of a core, 10 to 16. Source: the same Intel manual, "Cache

@@ -30,7 +30,7 @@ fn on(pu: usize, f: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_line_comes_from_memory_once() {
+fn a_cache_line_comes_from_memory_once() {
     sim().run(|| {
         let word = Alone::default();
         assert_eq!(time(|| word.0.load(Ordering::Acquire)), 81);
@@ -42,7 +42,7 @@ fn a_line_comes_from_memory_once() {
 }
 
 #[test]
-fn a_line_costs_the_distance_of_its_owner() {
+fn an_access_costs_more_if_the_owner_of_the_cache_line_is_farther_away() {
     // PU 2 is in the same L3 cache as PU 0, and PU 6 is in the next one.
     for (pu, transfer) in [(2, 24), (6, 94)] {
         sim().run(|| {
@@ -53,7 +53,7 @@ fn a_line_costs_the_distance_of_its_owner() {
                 .unwrap();
             let load = time(|| assert_eq!(word.0.load(Ordering::Acquire), 7));
             assert_eq!(load, transfer + 1);
-            // The line is shared now. A write must invalidate the other copy.
+            // Both PUs have a copy of the cache line now. A write must invalidate the other copy.
             assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), transfer + 5);
             assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 5);
         });
@@ -61,7 +61,7 @@ fn a_line_costs_the_distance_of_its_owner() {
 }
 
 #[test]
-fn a_buffered_store_does_not_wait_for_its_line() {
+fn a_buffered_store_does_not_wait_for_its_cache_line() {
     sim().run(|| {
         let word = Arc::new(Alone::default());
         let other = word.clone();
@@ -77,7 +77,7 @@ fn a_buffered_store_does_not_wait_for_its_line() {
 }
 
 #[test]
-fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
+fn at_most_ten_prefetched_cache_lines_arrive_at_the_same_time() {
     let read = |lines: usize, ahead: bool| {
         sim().run(|| {
             let words: Arc<Vec<Alone>> = Arc::new((0..lines).map(|_| Alone::default()).collect());
@@ -95,15 +95,17 @@ fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
         })
     };
     assert_eq!(read(10, false), 10 * 95);
-    // The first line arrives after 95 ns, and the others 1 ns after each other. Each load takes 1.
+    // The first cache line arrives after 95 ns, and the others 1 ns after each other. Each load
+    // takes 1 ns.
     assert_eq!(read(10, true), 95 + 10);
-    // The last ten lines are requested when the first ten have arrived.
+    // The last ten cache lines are requested when the first ten have arrived.
     assert_eq!(read(20, true), 2 * 95 + 10);
 }
 
 #[test]
-fn accesses_to_one_line_are_serialised() {
-    // Two cores with the same L3 cache add at the same time, so that many additions move the line.
+fn accesses_to_one_cache_line_are_serialised() {
+    // Two cores with the same L3 cache add at the same time, so that many additions move the cache
+    // line.
     let ns = sim().run(|| {
         let word = Arc::new(Alone::default());
         let add = |pu| {

@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leased_slot_is_not_notified_and_may_be_revoked() {
+    fn a_leased_worker_is_not_notified_and_its_lease_may_be_revoked() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         assert!(!idle.any_listed() && !idle.may_run_tasks(0));
@@ -684,7 +684,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_returned_before_its_lease_is_revoked_is_listed_once() {
+    fn a_worker_whose_lease_is_returned_before_it_is_revoked_is_listed_once() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         idle.return_lease(lease);
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_that_has_arrived_or_is_another_cannot_be_cancelled() {
+    fn only_a_notification_that_has_not_arrived_can_be_cancelled() {
         let idle = Idle::new(2);
         let first = idle
             .notify_one(1, None, idle.begin_search().unwrap())
@@ -718,7 +718,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_come_and_go() {
+    fn only_workers_in_use_are_notified_after_a_resize() {
         let idle = Idle::new(4);
         idle.leave(3);
         idle.resize(2);

@@ -35,22 +35,22 @@ pub struct Machine {
 pub struct Costs {
     /// A load or a buffered store that hits the core's own cache.
     pub hit: u64,
-    /// An atomic read-modify-write of a line that the core owns.
+    /// An atomic read-modify-write of a cache line that the core owns.
     pub rmw: u64,
-    /// An access to a line that the other hardware thread of the same core wrote last.
+    /// An access to a cache line that the other hardware thread of the same core wrote last.
     pub same_core: u64,
-    /// A transfer of a line from a core with the same L3 cache.
+    /// A transfer of a cache line from a core with the same L3 cache.
     pub same_l3: u64,
-    /// A transfer of a line from a core of the same package with a different L3 cache.
+    /// A transfer of a cache line from a core of the same package with a different L3 cache.
     pub same_package: u64,
-    /// A transfer of a line from another package.
+    /// A transfer of a cache line from another package.
     pub other_package: u64,
     /// A load from memory.
     pub memory: u64,
-    /// The time for which a line that several cores share is busy while it serves one more reader.
-    /// The next reader has to wait for that time.
+    /// The time for which a cache line that several cores share is busy while it serves one more
+    /// reader. The next reader has to wait for that time.
     pub read_gap: u64,
-    /// The number of lines that a core fetches at the same time while it streams.
+    /// The number of cache lines that a core can fetch at the same time.
     pub streams: u64,
     /// The instruction that a spin executes between two checks.
     pub pause: u64,

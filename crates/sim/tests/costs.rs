@@ -69,9 +69,9 @@ fn a_buffered_store_does_not_wait_for_its_cache_line() {
             .join()
             .unwrap();
         assert_eq!(time(|| word.0.store(1, Ordering::Release)), 1);
-        // The store is complete when its line has arrived, after 94 + 1 ns. Of this time, 1 ns for
-        // the call of the store and 40 ns for two readings of the clock have passed. The exchange
-        // waits for the rest, and then takes 5 ns.
+        // The store is complete when its cache line has arrived, after 94 + 1 ns. Of this time, 1
+        // ns for the call of the store and 40 ns for two readings of the clock have passed. The
+        // exchange waits for the rest, and then takes 5 ns.
         assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 95 - 41 + 5);
     });
 }
@@ -125,8 +125,9 @@ fn accesses_to_one_cache_line_are_serialised() {
         assert_eq!(word.0.load(Ordering::Relaxed), 200);
         now_ns() - begin
     });
-    // If each addition moved the line, 200 would take 200 × (24 + 5) ns, apart from the start. Some
-    // do not, because a core that has the line may add twice before the other core's request.
+    // If each addition moved the cache line, 200 would take 200 × (24 + 5) ns, apart from the
+    // start. Some do not, because a core that has the cache line may add twice before the other
+    // core's request.
     assert!((100_000 + 100 * 24..100_000 + 30_000).contains(&ns), "{ns}");
 }
 
@@ -143,8 +144,8 @@ fn a_woken_thread_runs_after_the_wake_and_the_exit_from_idle() {
         let begin = now_ns();
         word.store(1, Ordering::Relaxed);
         word.wake_one();
-        // The store is buffered and takes 1 ns, however long its line needs to arrive. After it
-        // come the wake, the exit from idle, and one reading of the clock.
+        // The store is buffered and takes 1 ns, however long its cache line needs to arrive. After
+        // it come the wake, the exit from idle, and one reading of the clock.
         assert_eq!(thread.join().unwrap() - begin, 1 + 1_200 + 2_000 + 20);
     });
 }

@@ -15,11 +15,11 @@
 //! still work. A burst therefore wakes workers one after another, and only as many as it needs.
 //!
 //! The search is a value, [`Search`], which is moved and never copied. Only the thread that owns it
-//! can end it. A publisher begins a search and passes it to the notification. There it stays until
-//! one of two threads takes it under the lock. Normally this is the notified worker as it arrives.
-//! If that worker does not arrive, another thread takes the search back with [`Idle::give_up`]. A
-//! thread can therefore never end a search that another thread has already taken, or has begun
-//! since.
+//! can end it. A publisher begins a search and passes it to the notification. The search stays in
+//! the notification until a thread takes it under the lock. Normally this thread is the notified
+//! worker as it arrives. If that worker does not arrive, another thread takes the search back with
+//! [`Idle::give_up`]. A thread can therefore never end a search that another thread has already
+//! taken, or has begun since.
 //!
 //! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
 //! publisher does it the other way round, since it publishes first and reads the list afterwards.

@@ -76,8 +76,8 @@ struct Wakes {
 /// threads that have claimed blocks.
 struct Down {
     /// A [`Call`]. The caller publishes it by a swap. This swap synchronizes with the workers'
-    /// loads, so that they see the rest of the line and everything that the job borrows. A worker
-    /// also adds `SLEEPERS`, with a `fetch_or`.
+    /// loads, so that they see the rest of the cache line and everything that the job borrows. A
+    /// worker also adds `SLEEPERS`, with a `fetch_or`.
     ///
     /// The swap and the loads are `SeqCst` because of workers that stop being idle. Such a worker
     /// stores this in `WorkerSlot::idle` and then reads this word. A loop's caller reads that flag

@@ -149,7 +149,7 @@ pub(crate) struct Idle {
     /// has published its work before. The thread that clears it checks for work afterwards, and
     /// therefore finds that work. This holds for work that is published by a `SeqCst` operation. A
     /// fork, or a job in the lane of a scope, is only followed by the light barrier. The thread
-    /// that clears this may miss it, and then the watchdog finds it after a millisecond.
+    /// that clears this may miss it, and then the watchdog finds it about a millisecond later.
     searching: AtomicBool,
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.

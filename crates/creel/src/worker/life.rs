@@ -12,8 +12,8 @@
 //! before it starts), or a call from outside. A spawn is a user while it hands over its task, and a
 //! `block_on` until it returns. Entering and closing change the same word. Therefore each user
 //! either enters before the close, and the owner waits for it, or it is rejected. The word becomes
-//! 1 only once, because no user enters after the close. The thread that makes it 1 is the only one
-//! that uses the pool's memory.
+//! 1 only once, because no user enters after the close. The thread that makes it 1 can end the
+//! tasks alone, because no user is left.
 //!
 //! # A worker's thread
 //!

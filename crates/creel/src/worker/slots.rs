@@ -83,7 +83,8 @@ pub(crate) struct WorkerSlots {
     /// Whether the pool starts no threads. This is so in the deterministic mode, and on systems
     /// without threads.
     threadless: bool,
-    /// The stack size of a worker's thread in bytes. `None` means the default of the system.
+    /// The stack size of a worker's thread in bytes. `None` means the default of the standard
+    /// library.
     stack_size: Option<usize>,
     pub(crate) hooks: Hooks,
     table: Table<WorkerSlot>,

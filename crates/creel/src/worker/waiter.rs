@@ -71,8 +71,8 @@ impl Waiter {
         }
     }
 
-    /// Makes the thread check its condition again, like [`wake`](Self::wake), but costs only a load
-    /// if the thread does not sleep.
+    /// Makes the thread check its condition again, like [`wake`](Self::wake). If the thread is not
+    /// a worker and does not sleep, this costs only a load.
     ///
     /// For this to be correct, the change must be published by a `SeqCst` read-modify-write, and
     /// the waiter's `done` must read it with `SeqCst`. Then either this method finds the thread

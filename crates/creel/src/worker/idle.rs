@@ -454,10 +454,11 @@ impl Idle {
         self.revocations.load(Ordering::Relaxed)
     }
 
-    /// Appoints a watchdog if one is missing. It chooses the first idle worker for which `sleeps`
-    /// returns true, which means that its thread sleeps or that it has no thread. The caller must
-    /// unpark that worker. If all idle workers are spinning, the caller must notify all of them,
-    /// and the first that goes to sleep becomes the watchdog.
+    /// Appoints a watchdog if one is missing, unless all candidates have been notified already or
+    /// the OS has refused a thread for it. It chooses an idle worker for which `sleeps` returns
+    /// true, which means that its thread sleeps or that it has no thread. It prefers a worker in
+    /// the list. The caller must unpark that worker. If all idle workers are spinning, the caller
+    /// must notify all of them, and the first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
             if !state.lacks_watchdog() || state.asked || state.refused {

@@ -125,7 +125,7 @@ impl WorkerSlots {
         debug_assert!(set.is_ok(), "slots work for one pool");
     }
 
-    /// Returns the work, or `None` once the pool is gone.
+    /// Returns the work, or `None` before it is set and once the pool is gone.
     pub(crate) fn work(&self) -> Option<Arc<dyn Work>> {
         self.work.get()?.upgrade()
     }

@@ -39,7 +39,7 @@ mod tests {
     use super::connections_within;
 
     #[test]
-    fn small_limits_leave_room_for_connections() {
+    fn every_limit_of_files_leaves_room_for_a_connection() {
         let limits = [0, 16, 24, 64, 256, 1024, u64::MAX];
         assert_eq!(
             limits.map(connections_within),

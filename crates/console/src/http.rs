@@ -221,7 +221,8 @@ pub fn listen(port: u16) -> anyhow::Result<TcpListener> {
     })
 }
 
-/// Answers requests until the process ends. Each request gets a thread of its own.
+/// Answers requests until the process ends, each on a thread of its own. Rejects a request while
+/// [`CONNECTIONS_MAX`] others are open.
 pub fn serve(listener: &TcpListener, answer: impl Fn(&Request) -> Answer + Send + Sync + 'static) {
     let answer = Arc::new(answer);
     // The number of open connections. Relaxed is enough for the accesses, because this count

@@ -36,7 +36,8 @@ pub fn note(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Returns the number of columns of the terminal, or `None` if stdout is not a terminal.
+/// Returns the number of columns of the terminal, or `None` if stdout is not a terminal whose size
+/// we can read. We can read it on Unix only.
 pub fn columns() -> Option<usize> {
     #[cfg(unix)]
     {
@@ -65,7 +66,8 @@ pub fn json(value: &impl Serialize) -> io::Result<()> {
 ///
 /// Returns the error of the stream, or an error if JSON cannot represent the value.
 pub fn json_line(value: &impl Serialize) -> io::Result<()> {
-    // We write each line at once, so that lines of several processes on one pipe do not mix.
+    // We write each line at once, so that lines of several processes on one pipe do not mix, unless
+    // they are longer than the system writes at once (4 KiB on Linux).
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
     let mut out = io::stdout().lock();

@@ -271,7 +271,7 @@ fn pools_that_wait_for_each_other_in_a_ring_all_make_progress() {
 }
 
 #[test]
-fn a_pool_is_dropped_on_a_worker_of_another_pool() {
+fn a_pool_can_be_dropped_on_a_worker_of_another_pool() {
     bounded("drops across", || {
         for round in 0..20 {
             let (a, b) = (pool(1, "a"), pool(1, "b"));

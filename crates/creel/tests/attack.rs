@@ -485,7 +485,7 @@ fn crowd(pool: &Pool) {
 }
 
 #[test]
-fn sixty_four_workers_work_on_all_cpus_and_on_one() {
+fn sixty_four_workers_return_right_results_on_all_cpus_and_on_one() {
     let all = || {
         for wait in [
             Wait::Park,

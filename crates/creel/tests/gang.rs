@@ -163,7 +163,7 @@ fn a_gang_keeps_its_pool_alive() {
 /// --nocapture`.
 #[test]
 #[ignore = "it measures, and asserts nothing"]
-fn empty_regions_are_measured() {
+fn the_duration_of_an_empty_region_is_printed() {
     const ROUNDS: usize = 100;
     let pool = pool(2, Wait::Adaptive);
     let median = |mut each: Box<dyn FnMut() + '_>| {

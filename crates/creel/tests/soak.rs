@@ -160,13 +160,13 @@ fn soak(name: &str) {
 
 #[test]
 #[ignore = "it takes minutes"]
-fn soak_on_every_cpu() {
+fn random_rounds_complete_on_every_cpu() {
     soak("every CPU");
 }
 
 #[test]
 #[ignore = "it takes minutes"]
-fn soak_on_one_cpu() {
+fn random_rounds_complete_on_one_cpu() {
     std::thread::spawn(|| {
         let first = affinity::current().unwrap().first().unwrap();
         affinity::set(&CpuSet::range(first, first)).unwrap();

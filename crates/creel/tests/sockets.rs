@@ -68,7 +68,7 @@ fn a_socket_moves_from_pool_to_pool() {
 }
 
 #[test]
-fn two_pools_wait_for_one_socket_and_one_of_them_ends() {
+fn a_socket_wakes_one_pool_after_another_pool_that_waited_for_it_has_ended() {
     bounded(|| {
         let (socket, to, sender) = socket();
         let pools = [pool(1), pool(2)];

@@ -1,17 +1,17 @@
 //! The state of each cache line, and the cost of an access.
 //!
-//! The states are those of MESI, seen by a directory: one core owns the line (modified or
-//! exclusive), or several cores share it, or none has it. A transfer makes the line busy, so that
-//! accesses by several cores to one line are served one after another.
+//! The states are those of MESI, seen by a directory: one core owns the cache line (modified or
+//! exclusive), or several cores share it, or none has it. A transfer makes the cache line busy, so
+//! that accesses by several cores to one cache line are served one after another.
 //!
-//! A core has an unlimited number of lines. We leave evictions out, because the data structures of
-//! a scheduler are small.
+//! A core has an unlimited number of cache lines. We leave evictions out, because the data
+//! structures of a scheduler are small.
 
 use crate::machine::Costs;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// The binary logarithm of the number of bytes of a line.
+/// The binary logarithm of the number of bytes of a cache line.
 const LINE_BITS: u32 = 6;
 
 /// The place of a core in the machine.
@@ -26,27 +26,27 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Load,
-    /// A store that the core buffers. The thread continues while the line arrives.
+    /// A store that the core buffers. The thread continues while the cache line arrives.
     Store,
     /// A read-modify-write or a sequentially consistent store. The thread waits for it.
     Exchange,
 }
 
-/// The maximum number of cores of a machine. A line has one bit per core, which says whether the
-/// core shares the line.
+/// The maximum number of cores of a machine. A cache line has one bit per core, which says whether
+/// the core shares the cache line.
 pub(crate) const CORES_MAX: usize = 512;
 
 #[derive(Clone, Copy, Default)]
 struct Line {
-    /// The core that owns the line, plus 1. 0 if no core owns it.
+    /// The core that owns the cache line, plus 1. 0 if no core owns it.
     owner: u32,
-    /// The PU that wrote to the line last, plus 1. It is 0 if no PU has written to it.
+    /// The PU that wrote to the cache line last, plus 1. It is 0 if no PU has written to it.
     writer: u32,
     sharers: [u64; CORES_MAX / 64],
     busy_until: u64,
-    /// The core that last requested the line in order to write, plus 1.
+    /// The core that last requested the cache line in order to write, plus 1.
     requester: u32,
-    /// The time when the line arrives at `requester`.
+    /// The time when the cache line arrives at `requester`.
     arrives_at: u64,
 }
 
@@ -71,7 +71,7 @@ impl Line {
     }
 }
 
-/// A quick hash of the number of a line.
+/// A quick hash of the number of a cache line.
 #[derive(Default)]
 pub(crate) struct LineHash(u64);
 
@@ -91,10 +91,10 @@ impl Hasher for LineHash {
     }
 }
 
-/// A map whose keys are addresses or numbers of lines.
+/// A map whose keys are addresses or numbers of cache lines.
 pub(crate) type AddressMap<T> = HashMap<usize, T, BuildHasherDefault<LineHash>>;
 
-/// All lines that the program has used.
+/// All cache lines that the program has used.
 pub(crate) struct Cache {
     lines: AddressMap<Line>,
     /// The place of each core.
@@ -132,7 +132,7 @@ impl Cache {
 
     /// Makes an access by PU `pu` of `core`, and returns the time when the access is complete. The
     /// thread issues it at `issued`. The access begins at `now`, which is later if it has to wait
-    /// for earlier stores of the core or for a prefetched line.
+    /// for earlier stores of the core or for a prefetched cache line.
     pub(crate) fn access(
         &mut self,
         at: usize,
@@ -155,14 +155,14 @@ impl Cache {
             Access::Load => line.has(core),
             Access::Store | Access::Exchange => line.owner == core + 1,
         };
-        // The stores of a core that has requested the line are complete as soon as it arrives. Only
-        // after that, the cores that have asked for it in the meantime are served.
+        // The stores of a core that has requested the cache line are complete as soon as it
+        // arrives. Only after that, the cores that have asked for it in the meantime are served.
         let on_its_way =
             kind != Access::Load && line.requester == core + 1 && issued < line.arrives_at;
         let end = if on_its_way && !enough {
             now.max(line.arrives_at) + own
         } else if enough {
-            // The other hardware thread may have written the line.
+            // The other hardware thread may have written the cache line.
             let sibling = line.writer != 0 && line.writer != pu + 1 && line.owner == core + 1;
             let cost = if sibling {
                 costs.same_core.max(own)
@@ -170,7 +170,7 @@ impl Cache {
                 own
             };
             match kind {
-                // The line may still be on its way, because a buffered store requested it.
+                // The cache line may still be on its way, because a buffered store requested it.
                 Access::Exchange => now.max(line.busy_until) + cost,
                 // A load takes the value from the store buffer.
                 Access::Load | Access::Store => now + cost,
@@ -193,7 +193,7 @@ impl Cache {
                     line.owner = 0;
                 }
                 line.share(core);
-                // A line that only one core has is exclusive.
+                // A cache line that only one core has is exclusive.
                 if line.sharers().count() == 1 {
                     line.sharers = Default::default();
                     line.owner = core + 1;
@@ -210,7 +210,7 @@ impl Cache {
         end
     }
 
-    /// Returns the cost of a transfer, and the time for which the line is busy.
+    /// Returns the cost of a transfer, and the time for which the cache line is busy.
     fn transfer(&self, line: &Line, kind: Access, core: u32) -> (u64, u64) {
         if line.owner != 0 {
             let cost = self.distance(core, line.owner - 1);

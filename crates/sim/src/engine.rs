@@ -69,13 +69,13 @@ struct Pu {
     vanishes_at: u64,
     /// The time of the interrupts that the PU has yet to serve.
     interrupted: u64,
-    /// The lines that the core has prefetched, and the time when each of them arrives.
+    /// The cache lines that the core has prefetched, and the time when each of them arrives.
     fills: Vec<(usize, u64)>,
 }
 
 impl Pu {
-    /// Returns the time when the prefetched line of the address `at` arrives, or 0 if this line is
-    /// not on its way.
+    /// Returns the time when the prefetched cache line of the address `at` arrives, or 0 if this
+    /// cache line is not on its way.
     fn arrives_at(&self, at: usize) -> u64 {
         let line = at & !63;
         let fill = self.fills.iter().find(|fill| fill.0 == line);
@@ -94,7 +94,7 @@ enum Event {
 pub struct Stats {
     /// The virtual time at the end, in nanoseconds.
     pub end_ns: u64,
-    /// The number of times that a line moved between cores, or came from memory.
+    /// The number of times that a cache line moved between cores, or came from memory.
     pub transfers: u64,
     /// The number of times that a PU switched to a different thread.
     pub switches: u64,
@@ -208,7 +208,7 @@ impl Engine {
             profile::count(Some(at), ns, state.current == Some(0));
             return result;
         }
-        // A load returns the value that the line has when it arrives.
+        // A load returns the value that the cache line has when it arrives.
         let is_hit = {
             let mut state = self.0.borrow_mut();
             let ns = state.access(at, kind);
@@ -332,8 +332,8 @@ impl State {
         }
     }
 
-    /// Waits until the current core can request another line, if too many are on their way. Returns
-    /// whether it had to wait.
+    /// Waits until the current core can request another cache line, if too many are on their way.
+    /// Returns whether it had to wait.
     fn wait_for_fill(&mut self) -> bool {
         let (index, most) = (self.current_pu(), self.costs.streams);
         let pu = &mut self.pus[index];
@@ -347,7 +347,8 @@ impl State {
         first.is_some()
     }
 
-    /// Requests the line at `at` for reading. The thread continues while the line arrives.
+    /// Requests the cache line at `at` for reading. The thread continues while the cache line
+    /// arrives.
     fn prefetch(&mut self, at: usize) {
         let (index, hit) = (self.current_pu(), self.costs.hit);
         let (now, core) = (self.pus[index].now, self.pus[index].place.core);
@@ -872,8 +873,8 @@ pub fn spin_loop() {
     });
 }
 
-/// Prefetches the cache line at `at` for reading. A core has a limited number of lines on their way
-/// at the same time ([`Costs::streams`](crate::Costs::streams)).
+/// Prefetches the cache line at `at` for reading. A core can load only a limited number of cache
+/// lines at the same time ([`Costs::streams`](crate::Costs::streams)).
 #[track_caller]
 pub fn prefetch(at: usize) {
     let Some(engine) = current_engine() else {
@@ -912,7 +913,7 @@ fn stream(range: Range<usize>, kind: Access) {
                 .access(line, kind, (index as u32, core), now, now)
                 - now;
         }
-        // A core fetches several lines at the same time.
+        // A core fetches several cache lines at the same time.
         let ns = total.div_ceil(state.costs.streams);
         state.spend(index, ns);
     });

@@ -35,22 +35,22 @@ pub struct Machine {
 pub struct Costs {
     /// A load or a buffered store that hits the core's own cache.
     pub hit: u64,
-    /// An atomic read-modify-write of a line that the core owns.
+    /// An atomic read-modify-write of a cache line that the core owns.
     pub rmw: u64,
-    /// An access to a line that the other hardware thread of the same core wrote last.
+    /// An access to a cache line that the other hardware thread of the same core wrote last.
     pub same_core: u64,
-    /// A transfer of a line from a core with the same L3 cache.
+    /// A transfer of a cache line from a core with the same L3 cache.
     pub same_l3: u64,
-    /// A transfer of a line from a core of the same package with a different L3 cache.
+    /// A transfer of a cache line from a core of the same package with a different L3 cache.
     pub same_package: u64,
-    /// A transfer of a line from another package.
+    /// A transfer of a cache line from another package.
     pub other_package: u64,
     /// A load from memory.
     pub memory: u64,
-    /// The time for which a line that several cores share is busy while it serves one more reader.
-    /// The next reader has to wait for that time.
+    /// The time for which a cache line that several cores share is busy while it serves one more
+    /// reader. The next reader has to wait for that time.
     pub read_gap: u64,
-    /// The number of lines that a core fetches at the same time while it streams.
+    /// The number of cache lines that a core can fetch at the same time.
     pub streams: u64,
     /// The instruction that a spin executes between two checks.
     pub pause: u64,
@@ -89,7 +89,7 @@ pub struct Costs {
 /// - `hit` and `rmw`: 4 to 5 and about 18 cycles. Source: Agner Fog, "Instruction tables", entries
 ///   for `MOV r,m` and `LOCK XADD`.
 /// - `quantum`: the base slice of EEVDF, 3 ms from 8 CPUs on. Source: `kernel/sched/fair.c`.
-/// - `deep_exit` and `deep_after`: target residency and exit latency of C6. Source:
+/// - `deep_exit` and `deep_after`: exit latency and target residency of C6. Source:
 ///   `drivers/idle/intel_idle.c`, table `skl_cstates` (C6: exit 85 µs, residency 200 µs).
 /// - `timer`: the default timer slack of a thread. Source: prctl(2), `PR_SET_TIMERSLACK`.
 /// - `streams`: the line fill buffers of a core, 10 to 16. Source: the same Intel manual, "Cache

@@ -30,7 +30,7 @@ fn on(pu: usize, f: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
 }
 
 #[test]
-fn a_line_comes_from_memory_once() {
+fn a_cache_line_comes_from_memory_once() {
     sim().run(|| {
         let word = Alone::default();
         assert_eq!(time(|| word.0.load(Ordering::Acquire)), 81);
@@ -42,7 +42,7 @@ fn a_line_comes_from_memory_once() {
 }
 
 #[test]
-fn a_line_costs_the_distance_of_its_owner() {
+fn an_access_costs_more_if_the_owner_of_the_cache_line_is_farther_away() {
     // PU 2 is in the same L3 cache as PU 0, and PU 6 is in the next one.
     for (pu, transfer) in [(2, 24), (6, 94)] {
         sim().run(|| {
@@ -53,7 +53,7 @@ fn a_line_costs_the_distance_of_its_owner() {
                 .unwrap();
             let load = time(|| assert_eq!(word.0.load(Ordering::Acquire), 7));
             assert_eq!(load, transfer + 1);
-            // The line is shared now. A write must invalidate the other copy.
+            // Both PUs have a copy of the cache line now. A write must invalidate the other copy.
             assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), transfer + 5);
             assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 5);
         });
@@ -61,7 +61,7 @@ fn a_line_costs_the_distance_of_its_owner() {
 }
 
 #[test]
-fn a_buffered_store_does_not_wait_for_its_line() {
+fn a_buffered_store_does_not_wait_for_its_cache_line() {
     sim().run(|| {
         let word = Arc::new(Alone::default());
         let other = word.clone();
@@ -69,15 +69,15 @@ fn a_buffered_store_does_not_wait_for_its_line() {
             .join()
             .unwrap();
         assert_eq!(time(|| word.0.store(1, Ordering::Release)), 1);
-        // The store is complete when its line has arrived, after 94 + 1 ns. Of this time, 1 ns for
-        // the call of the store and 40 ns for two readings of the clock have passed. The exchange
-        // waits for the rest, and then takes 5 ns.
+        // The store is complete when its cache line has arrived, after 94 + 1 ns. Of this time, 1
+        // ns for the call of the store and 40 ns for two readings of the clock have passed. The
+        // exchange waits for the rest, and then takes 5 ns.
         assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 95 - 41 + 5);
     });
 }
 
 #[test]
-fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
+fn at_most_ten_prefetched_cache_lines_arrive_at_the_same_time() {
     let read = |lines: usize, ahead: bool| {
         sim().run(|| {
             let words: Arc<Vec<Alone>> = Arc::new((0..lines).map(|_| Alone::default()).collect());
@@ -95,15 +95,17 @@ fn prefetched_lines_arrive_at_the_same_time_but_only_ten_of_them() {
         })
     };
     assert_eq!(read(10, false), 10 * 95);
-    // The first line arrives after 95 ns, and the others 1 ns after each other. Each load takes 1.
+    // The first cache line arrives after 95 ns, and the others 1 ns after each other. Each load
+    // takes 1 ns.
     assert_eq!(read(10, true), 95 + 10);
-    // The last ten lines are requested when the first ten have arrived.
+    // The last ten cache lines are requested when the first ten have arrived.
     assert_eq!(read(20, true), 2 * 95 + 10);
 }
 
 #[test]
-fn accesses_to_one_line_are_serialised() {
-    // Two cores with the same L3 cache add at the same time, so that many additions move the line.
+fn accesses_to_one_cache_line_are_serialised() {
+    // Two cores with the same L3 cache add at the same time, so that many additions move the cache
+    // line.
     let ns = sim().run(|| {
         let word = Arc::new(Alone::default());
         let add = |pu| {
@@ -123,8 +125,9 @@ fn accesses_to_one_line_are_serialised() {
         assert_eq!(word.0.load(Ordering::Relaxed), 200);
         now_ns() - begin
     });
-    // If each addition moved the line, 200 would take 200 × (24 + 5) ns, apart from the start. Some
-    // do not, because a core that has the line may add twice before the other core's request.
+    // If each addition moved the cache line, 200 would take 200 × (24 + 5) ns, apart from the
+    // start. Some do not, because a core that has the cache line may add twice before the other
+    // core's request.
     assert!((100_000 + 100 * 24..100_000 + 30_000).contains(&ns), "{ns}");
 }
 
@@ -141,8 +144,8 @@ fn a_woken_thread_runs_after_the_wake_and_the_exit_from_idle() {
         let begin = now_ns();
         word.store(1, Ordering::Relaxed);
         word.wake_one();
-        // The store is buffered and takes 1 ns, however long its line needs to arrive. After it
-        // come the wake, the exit from idle, and one reading of the clock.
+        // The store is buffered and takes 1 ns, however long its cache line needs to arrive. After
+        // it come the wake, the exit from idle, and one reading of the clock.
         assert_eq!(thread.join().unwrap() - begin, 1 + 1_200 + 2_000 + 20);
     });
 }

@@ -40,8 +40,8 @@ const TX_WAITING: u64 = 1 << 2;
 const TX_GONE: u64 = 1 << 3;
 /// The receiver has been dropped. The next send fails.
 const RX_GONE: u64 = 1 << 4;
-/// The sender has put a message in the handoff. This message is older than the one in the place.
-/// The handoff belongs to the receiver, which may have taken the message already.
+/// The sender has put a message in the handoff. If the place is full, its message is newer. The
+/// handoff belongs to the receiver, which may have taken the message already.
 const HANDED: u64 = 1 << 5;
 
 /// The change of the state word with which the receiver registers its waker. The receiver has taken

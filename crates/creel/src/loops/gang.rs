@@ -98,7 +98,7 @@ impl std::error::Error for GangError {
     }
 }
 
-/// The error of a barrier at which a member does not arrive, because it has panicked or has called
+/// The error of a barrier in a region in which a member has panicked or has called
 /// [`Member::break_barriers`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenBarrier;
@@ -161,7 +161,7 @@ struct Barrier {
     /// everything that any member does before the barrier happen before everything that any member
     /// does after it.
     rounds: AtomicUsize,
-    /// Whether the barrier is broken, because a member will not arrive.
+    /// Whether the barrier is broken, because a member has panicked or has called `break_barriers`.
     broken: AtomicBool,
 }
 
@@ -348,7 +348,7 @@ unsafe fn call<F: Fn(Member<'_>) + Sync>(closure: *const (), member: Member<'_>)
 ///
 /// The workers belong to the gang until it is dropped. Between two regions they spin for a while,
 /// as far as the pool's [`Wait`] allows, and then sleep. Tasks and jobs that are bound to one of
-/// these workers wait for that time, and loops of the pool run on their callers.
+/// these workers wait until the gang is dropped. Loops of the pool get no help from them either.
 ///
 /// A gang of a [`Pool`] keeps its workers alive. Drop a gang of a [handle](Pool::handle) before the
 /// pool, because the drop of the pool waits for the gang.

@@ -34,12 +34,13 @@ impl Pool {
     /// result.
     ///
     /// On a pool with [`Wait::Adaptive`](crate::Wait::Adaptive), workers that wait between the
-    /// loops spin for longer than usual, which is up to half a millisecond at a time. They are then
-    /// awake for the next loop. On every pool that is pinned, the calling thread is pinned to
-    /// worker 0's CPUs. Both end when `f` returns or panics, and the thread then gets its previous
-    /// affinity mask back. The loops inside are ordinary loops, so one phase may borrow what the
-    /// previous phase wrote. Note that pinning and unpinning cost a few microseconds. A session is
-    /// therefore worth it for a few phases, but not for one short loop.
+    /// loops spin for longer than usual, which is up to half a millisecond at a time. If the next
+    /// loop comes within this time, they are awake for it. On every pool that is pinned, the
+    /// calling thread is pinned to worker 0's CPUs. Both end when `f` returns or panics, and the
+    /// thread then gets its previous affinity mask back. The loops inside are ordinary loops, so
+    /// one phase may borrow what the previous phase wrote. Note that pinning and unpinning cost a
+    /// few microseconds. A session is therefore worth it for a few phases, but not for one short
+    /// loop.
     ///
     /// If you call this on a worker of any pool, the calling thread is not pinned. If another
     /// session of the pool is running on a different thread, worker 0 does not move to the CPU of

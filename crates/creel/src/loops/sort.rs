@@ -22,9 +22,11 @@ const PIECE: usize = 8192;
 
 /// # Sorting
 ///
-/// These methods sort a slice in place. They allocate a buffer as long as the slice, unless the
-/// slice is short, the pool has one worker, or the sorted pieces are already in order. In the
-/// unstable forms, equal items may change their order.
+/// These methods sort a slice in place. They sort pieces of it and then merge them in a buffer as
+/// long as the slice, which they allocate. They do not merge if the slice is short, the pool has
+/// one worker, or the sorted pieces are already in order. The stable forms also allocate the memory
+/// that the standard library needs to sort a piece. In the unstable forms, equal items may change
+/// their order.
 impl Pool {
     /// Sorts the items. Equal items keep their order. Blocks until the slice is sorted.
     ///

@@ -199,8 +199,9 @@ impl Pool {
 
     /// Calls `f(item)` once for each item. The items with the largest `length(item)` start first,
     /// regardless of the pool's balance. Use it for a few jobs whose known lengths differ. A free
-    /// worker takes the next longest job, so all workers finish at about the same time. Blocks
-    /// until all items are done.
+    /// worker takes the longest job that is left. Therefore the workers finish at about the same
+    /// time, unless one job takes longer than a worker's share of all jobs. Blocks until all items
+    /// are done.
     ///
     /// # Panics
     /// Resumes the first panic of `length` or `f`.

@@ -89,7 +89,7 @@ fn block_for<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn blocking_closures_wait_for_each_other_if_there_is_a_worker_for_each() {
+fn blocking_closures_can_wait_for_each_other_if_there_is_a_worker_for_each() {
     check(|| {
         let workers = 2 + draw(3);
         let pool = pool(workers);
@@ -102,7 +102,7 @@ fn blocking_closures_wait_for_each_other_if_there_is_a_worker_for_each() {
 }
 
 #[test]
-fn calls_wait_for_each_other_during_a_resize() {
+fn calls_can_wait_for_each_other_during_a_resize() {
     check(|| {
         let pool = Arc::new(pool(2 + draw(2)));
         let resized = Arc::clone(&pool);
@@ -122,7 +122,7 @@ fn calls_wait_for_each_other_during_a_resize() {
 }
 
 #[test]
-fn a_task_blocks_on_its_child_task_which_blocks_on_a_child_of_its_own() {
+fn a_task_can_block_on_its_child_task_which_blocks_on_a_child_of_its_own() {
     check_in_time(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -133,7 +133,7 @@ fn a_task_blocks_on_its_child_task_which_blocks_on_a_child_of_its_own() {
 }
 
 #[test]
-fn a_block_on_future_blocks_its_thread_until_its_child_tasks_are_done() {
+fn a_block_on_future_can_block_its_thread_until_its_child_tasks_are_done() {
     check_in_time(|| {
         let workers = 1 + draw(2);
         let pool = pool(workers);
@@ -145,7 +145,7 @@ fn a_block_on_future_blocks_its_thread_until_its_child_tasks_are_done() {
 }
 
 #[test]
-fn two_block_on_futures_block_on_each_others_tasks() {
+fn two_block_on_futures_can_block_on_each_others_tasks() {
     check_in_time(|| {
         let pool = Arc::new(pool(1 + draw(2)));
         let all = Arc::new(Barrier::new(3));
@@ -164,7 +164,7 @@ fn two_block_on_futures_block_on_each_others_tasks() {
 }
 
 #[test]
-fn a_block_on_future_yields_until_a_task_is_done() {
+fn a_block_on_future_that_yields_until_a_task_is_done_sees_it_done() {
     check(|| {
         let pool = pool(1 + draw(2));
         let before = (draw(2) == 0).then(|| pool.spawn(async {}));
@@ -217,7 +217,7 @@ fn tasks_queued_while_all_workers_are_blocked_run_when_the_pool_grows() {
 }
 
 #[test]
-fn closures_of_nested_joins_wait_for_each_other() {
+fn closures_of_nested_joins_can_wait_for_each_other() {
     check(|| {
         let pool = pool(4);
         let all = Barrier::new(4);
@@ -234,7 +234,7 @@ fn closures_of_nested_joins_wait_for_each_other() {
 }
 
 #[test]
-fn jobs_of_nested_scopes_wait_for_each_other() {
+fn jobs_of_nested_scopes_can_wait_for_each_other() {
     check(|| {
         let pool = pool(3);
         let all = Barrier::new(3);
@@ -254,7 +254,7 @@ fn jobs_of_nested_scopes_wait_for_each_other() {
 /// The first job of a scope waits for the last job. A thief may have taken a batch that begins with
 /// the first job. Other threads must then still find the jobs behind it.
 #[test]
-fn the_first_job_of_a_scope_waits_for_its_last_job() {
+fn the_first_job_of_a_scope_can_wait_for_its_last_job() {
     check(|| {
         let pool = pool(2 + draw(2));
         let jobs = 3 + draw(3);
@@ -277,7 +277,7 @@ fn the_first_job_of_a_scope_waits_for_its_last_job() {
 }
 
 #[test]
-fn items_of_nested_loops_wait_for_each_other() {
+fn items_of_nested_loops_can_wait_for_each_other() {
     check(|| {
         let workers = 2 + draw(2);
         let pool = pool(workers);
@@ -293,7 +293,7 @@ fn items_of_nested_loops_wait_for_each_other() {
 }
 
 #[test]
-fn items_of_loops_in_scopes_wait_for_each_other() {
+fn items_of_loops_in_scopes_can_wait_for_each_other() {
     check_in_time(|| {
         let pool = pool(4);
         let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
@@ -307,7 +307,7 @@ fn items_of_loops_in_scopes_wait_for_each_other() {
 /// The worker of a share runs a job or a task that ends only after the loop, and the units of the
 /// loop wait for each other.
 #[test]
-fn items_of_a_loop_wait_for_each_other_while_a_worker_is_busy() {
+fn items_of_a_loop_can_wait_for_each_other_while_a_worker_is_busy() {
     check_in_time(|| {
         let pool = Arc::new(pool(3));
         let loops = pool.with_balance([Balance::Fixed, Balance::Shared][draw(2)]);
@@ -334,7 +334,7 @@ fn items_of_a_loop_wait_for_each_other_while_a_worker_is_busy() {
 }
 
 #[test]
-fn two_pools_wait_for_each_other() {
+fn two_pools_can_wait_for_each_other() {
     check(|| {
         // One of A's workers stays free for the work that B's worker waits for.
         let (a, b) = (Arc::new(pool(2)), Arc::new(pool(1)));
@@ -380,7 +380,7 @@ fn loop_units_call_back_to_the_worker_that_waits_for_them() {
 }
 
 #[test]
-fn a_pool_is_dropped_on_a_worker_that_it_waits_for() {
+fn a_pool_can_be_dropped_on_a_worker_that_it_waits_for() {
     check(|| {
         let (a, b) = (pool(1), Arc::new(pool(1)));
         let inner = Arc::clone(&b);
@@ -452,7 +452,7 @@ fn no_thread_is_started_after_the_pool_was_dropped() {
 }
 
 #[test]
-fn threads_spawn_on_a_pool_without_threads_during_its_drop() {
+fn threads_can_spawn_on_a_pool_without_threads_during_its_drop() {
     check(|| {
         let pool = pool(2);
         let shared = Arc::clone(&pool.shared);

@@ -196,7 +196,7 @@ fn scopes_and_joins_run_each_closure() {
 
 /// A pool of three workers is large under this model checker (`worker/slots.rs`).
 #[test]
-fn two_trees_of_joins_in_a_large_pool() {
+fn two_trees_of_joins_run_each_closure_in_a_large_pool() {
     fn leaves(pool: &Pool, depth: usize) -> usize {
         if depth == 0 {
             return 1;

@@ -5,9 +5,10 @@
 //! needs, and we pass exactly that number to the system. Each header points to memory of a slice
 //! whose bounds were checked, and never to an address or a length that we computed ourselves.
 //!
-//! Consecutive datagrams become one message, which the kernel splits, under three conditions. They
-//! are adjacent in memory, they have the same destination, and they have the same length, except
-//! that the last one may be shorter.
+//! Consecutive datagrams become one message, which the kernel splits, if they are adjacent in
+//! memory, have the same destination, and have the same length, except that the last one may be
+//! shorter. The number of datagrams and bytes in a message is limited, and an empty datagram is a
+//! message of its own.
 //!
 //! Source: Linux manual pages sendmmsg(2), recvmmsg(2), udp(7).
 
@@ -262,7 +263,8 @@ pub(super) fn receive_pieces<'a>(
 
 /// Receives the datagrams that have arrived, one into each element of `memory`, describes them in
 /// the slots with the same index, and returns their number. There must be as many slots as
-/// elements, and at most [`CALL_MAX`]. If the number is lower, there are no more datagrams.
+/// elements, and at most [`CALL_MAX`]. If the number is lower than that of the elements, there were
+/// no more datagrams, or an error has ended the call.
 fn receive_into<'a>(
     socket: &UdpSocket,
     memory: impl Iterator<Item = &'a mut [u8]>,

@@ -73,7 +73,8 @@ async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (
     .expect("both futures are done")
 }
 
-/// Returns two drivers. One reports by edge, and one reports sockets that only read by level.
+/// Returns two drivers. The first one reports all sockets by edge. The second one reports a socket
+/// by level if it is not a stream and no task has waited to write to it.
 fn drivers() -> [Arc<Driver>; 2] {
     [false, true].map(|alone| {
         let driver = Driver::default();

@@ -64,7 +64,8 @@ pub(super) struct Away {
 }
 
 impl Away {
-    /// Marks the calling thread as away, because it is about to sleep in a `block_on`.
+    /// Counts the calling thread as away if it is a worker. The thread is about to sleep in a
+    /// `block_on`.
     pub(super) fn enter() -> Self {
         // A substitute that sleeps cannot act as a substitute, so a worker may start another one.
         let of = local(&SUBSTITUTE_OF, RefCell::take).flatten();
@@ -82,7 +83,7 @@ impl Away {
     }
 
     /// Returns the interval at which the thread must call [`check`](Self::check) while it sleeps.
-    /// Returns `None` if another worker of its pool is not away.
+    /// Returns `None` if the thread is not a worker, or if another worker of its pool is not away.
     pub(super) fn check_interval(&self) -> Option<Duration> {
         self.own
             .as_ref()?

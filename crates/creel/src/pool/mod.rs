@@ -201,7 +201,7 @@ impl Pool {
     /// that it received earlier. If you call this on the worker's own thread, `f` runs at once. A
     /// worker that waits for another worker here keeps running the closures that other workers wait
     /// for, so two workers that wait for each other both make progress. Closures from threads that
-    /// are not workers wait until it is back.
+    /// are not workers wait until this worker's own wait is over.
     ///
     /// # Errors
     /// Returns an error if the pool has no such worker, has ended, or the operating system refuses

@@ -3,13 +3,14 @@
 //! A PU (processing unit) is what the OS calls a CPU. The *world* of a pool is the set of PUs that
 //! the thread that built the pool could use. A thread that Creel has pinned remembers the world
 //! from before. If such a thread builds a pool, the new pool is therefore not limited to the CPUs
-//! that this thread is pinned to. Every worker sets its own mask when it starts, so that it does
-//! not inherit the mask of the thread that starts it.
+//! that this thread is pinned to. Every worker sets its own affinity mask when it starts, so that
+//! it does not inherit that of the thread that starts it.
 //!
 //! Each process has one ledger, which counts the pinned workers of each PU. Two pools with `Cores`
-//! therefore start at different cores. We deliberately do not change the mask of a caller, except
-//! in a session. A caller that is not a worker takes worker 0's share, wherever it runs. If it
-//! stays on the PU of another worker, this worker swaps its place with worker 0.
+//! therefore start at different cores, if there are enough. We deliberately do not change the
+//! affinity mask of a caller, except in a session. A caller that is not a worker takes worker 0's
+//! share, wherever it runs. If it stays on the PU of another worker, this worker swaps its place
+//! with worker 0.
 
 use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
 use crate::worker::steal_order;
@@ -336,10 +337,10 @@ impl Pinning {
         lock(&self.floor).make_way(pu);
     }
 
-    /// Runs `f` with the calling thread pinned to the place of worker 0, if that worker is pinned.
-    /// The thread gets its own mask back when this returns or panics. If `movable`, and if another
-    /// worker is pinned to the CPU on which the thread runs, worker 0 first swaps its place with
-    /// that worker.
+    /// Runs `f` with the calling thread pinned to the place of worker 0, if that worker is pinned
+    /// and the system allows it. When this returns or panics, the thread may again use the CPUs
+    /// that it could use before. If `movable`, and if another worker is pinned to the CPU on which
+    /// the thread runs, worker 0 first swaps its place with that worker.
     pub(crate) fn with_caller_pinned<R>(&self, movable: bool, f: impl FnOnce() -> R) -> R {
         let slot = {
             let mut floor = lock(&self.floor);
@@ -359,7 +360,7 @@ impl Pinning {
     }
 }
 
-/// Restores the mask of a thread when dropped.
+/// When dropped, sets the CPUs that the thread may use to those before it was pinned.
 struct RestoreMask {
     mask: CpuSet,
     world: Option<Arc<World>>,

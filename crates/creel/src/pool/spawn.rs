@@ -53,8 +53,8 @@ impl Pool {
     /// worker's cache. If the worker is idle, this wakes it and no other worker. If it is busy, any
     /// free worker takes the task, as with [`spawn`](Self::spawn).
     ///
-    /// This is only a hint, and only for the start. Later, the task continues on the worker where
-    /// it is woken. If a task must stay on one thread, use [`spawn_on`](Self::spawn_on).
+    /// This is only a hint, and only for the start. Later, the task usually continues on the worker
+    /// that wakes it. If a task must stay on one thread, use [`spawn_on`](Self::spawn_on).
     ///
     /// If the pool has no such worker, this does the same as [`spawn`](Self::spawn).
     ///

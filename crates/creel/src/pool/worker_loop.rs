@@ -113,8 +113,8 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     slots.leave();
 }
 
-/// Pins the calling thread to the place of worker `index`. Returns the version of the layout that
-/// it used.
+/// Pins the calling thread to the place of worker `index`, if the layout has a place for it.
+/// Returns the version of the layout that it used.
 fn attach(shared: &Shared, index: usize) -> usize {
     let version = shared.pinning.attach(index);
     shared

@@ -179,8 +179,8 @@ macro_rules! reads {
 }
 
 pipe! {
-    /// A pipe to the standard input of a child. The child reads the end of its input after you drop
-    /// it.
+    /// A pipe to the standard input of a child. After you drop the pipe, the child reads the end of
+    /// its input.
     ChildStdin: PipeWriter, process::ChildStdin
 }
 

@@ -31,9 +31,9 @@ thread_local! {
     static ROW: Cell<Row> = const { Cell::new(Row { polls: 0, len: 0 }) };
 }
 
-/// Makes a future run in the background. It makes progress only when its worker has no other task
-/// to run, or after it has given way 256 times. Use it to run slow work and urgent work in one
-/// pool.
+/// Makes a future run in the background. Before each poll, the future gives way to the ordinary
+/// tasks that seem to be ready on its worker, up to 256 times. Use it to run slow work and urgent
+/// work in one pool.
 ///
 /// A queued background task counts as ready work, so an idle worker takes it. A single poll is not
 /// interrupted, so a long computation should call [`yield_now`](super::yield_now) now and then. The

@@ -109,7 +109,7 @@ impl<'a> BlockOnDriver<'a> {
         enough()
     }
 
-    /// Runs tasks like [`help`](Self::help), in the deterministic mode. There, the seed also
+    /// Runs tasks like [`help`](Self::help), in the deterministic mode. In that mode, the seed also
     /// decides whether the next step polls the future instead of a task.
     fn draw(&self, seeded: &Seeded, enough: impl Fn() -> bool) -> bool {
         while let Some(context) = self.context() {

@@ -31,7 +31,8 @@ pub(crate) struct Stranded {
 }
 
 impl Tasks {
-    /// Cancels every task of the pool that is not complete. The tasks' workers drop the futures.
+    /// Cancels every task of the pool that is not complete. The threads that run the tasks then
+    /// drop the futures.
     pub(super) fn cancel_all(&self) {
         let mut scheduled = Vec::new();
         self.for_each_cell(|task| {

@@ -245,11 +245,11 @@ impl<T> JoinHandle<T> {
 
     /// Asks the pool to cancel the task, and returns at once without waiting for it.
     ///
-    /// A worker of the pool then drops the task's future. A poll that is under way is not
-    /// interrupted. For example, a loop without an await point runs to its end. When you await the
-    /// handle afterwards, it returns [`JoinError::Cancelled`] once the future has been dropped.
-    /// However, it returns the output if the task completed first. Aborting a task that has ended
-    /// has no effect.
+    /// A thread that runs tasks of the pool then drops the task's future. A poll that is under way
+    /// is not interrupted. For example, a loop without an await point runs to its end. When you
+    /// await the handle afterwards, it returns [`JoinError::Cancelled`] once the future has been
+    /// dropped. However, it returns the output if the task completed first. Aborting a task that
+    /// has ended has no effect.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(2).build()?;

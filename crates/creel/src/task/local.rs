@@ -255,7 +255,8 @@ impl LocalScheduler {
         local(&CURRENT, |place| place.set(current));
     }
 
-    /// Returns the heap, or `None` if the local scheduler has never been held.
+    /// Returns the heap, or `None` if the local scheduler has never been held or its heap has been
+    /// removed.
     pub(super) fn heap(&self) -> Option<NonNull<Heap>> {
         NonNull::new(self.heap.load(Ordering::Acquire))
     }

@@ -307,7 +307,8 @@ impl<'a> LocalContext<'a> {
         }
     }
 
-    /// Moves every stealable task that is scheduled to the queue of this local scheduler.
+    /// Moves the task in the LIFO slot and all tasks in the injection queue to the end of this
+    /// local scheduler's run queue.
     pub(super) fn gather(self) {
         self.spill();
         while let Some(task) = self.tasks.outside.pop() {

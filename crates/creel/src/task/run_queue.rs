@@ -181,7 +181,8 @@ impl RunQueue {
             let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
             Task::from_ptr(hint)
         };
-        // If the thief finds nothing from that offset on, it continues at the head.
+        // If the thief finds no task in the first `LOOKS` hints from that offset on, it continues
+        // at the head.
         let from = self.reserve(head, len);
         let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
         let (offset, task, claim) = offsets.find_map(|offset| {

@@ -67,7 +67,7 @@ where
 ///
 /// Panics on a thread that is not a worker of a pool. A caller of `block_on` is not a worker
 /// either. The exception is a pool of [`Pool::seeded`](crate::Pool::seeded), which has no threads.
-/// There the task stays on the caller's thread.
+/// On such a pool, the task stays on the caller's thread.
 ///
 /// ```
 /// use std::rc::Rc;

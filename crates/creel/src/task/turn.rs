@@ -229,8 +229,9 @@ impl Tasks {
         found
     }
 
-    /// Releases the worker's local scheduler and marks the worker as idle. A worker whose turn
-    /// found nothing calls this before it waits. Returns false if there is a task after all.
+    /// A worker whose turn found nothing calls this before it waits. Returns false if the worker's
+    /// local scheduler has tasks. Otherwise releases the local scheduler, marks the worker as idle,
+    /// and returns whether there is no other task that the worker can run.
     pub(super) fn before_park(&self, slot: &WorkerSlot) -> bool {
         if let Some(context) = local::current_in(self) {
             if context.scheduler.has_hints() {

@@ -50,7 +50,8 @@ thread_local! {
     static COUNTER: Counter = const { Counter::new() };
 }
 
-/// Returns the nanoseconds of the system's monotonic clock, with an error of less than 1 µs.
+/// Returns the nanoseconds of the system's monotonic clock. The error is less than 1 µs, as long as
+/// the system does not slew that clock by more than 500 ppm.
 #[inline]
 pub(super) fn nanos() -> u64 {
     let counted = local(&COUNTER, |counter| match counter.count(ticks) {

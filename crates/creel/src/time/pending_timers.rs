@@ -167,7 +167,7 @@ mod model {
     }
 
     #[test]
-    fn model_of_a_writer_and_two_readers() {
+    fn two_readers_get_each_pending_timer_once_and_in_order() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
@@ -196,7 +196,7 @@ mod model {
     }
 
     #[test]
-    fn model_of_a_writer_that_follows_another() {
+    fn a_writer_that_follows_another_loses_no_pending_timer() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {

@@ -483,7 +483,8 @@ impl Due {
     ///
     /// # Panics
     ///
-    /// Panics if this is the first call and this thread has no timers.
+    /// Panics if this thread has no timers and the time is not counted from the epoch of a clock
+    /// yet.
     #[inline]
     #[track_caller]
     pub(super) fn settle(&mut self) -> u64 {

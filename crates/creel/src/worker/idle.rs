@@ -15,11 +15,11 @@
 //! still work. A burst therefore wakes workers one after another, and only as many as it needs.
 //!
 //! The search is a value, [`Search`], which is moved and never copied. Only the thread that owns it
-//! can end it. A publisher begins a search and passes it to the notification. There it stays until
-//! one of two threads takes it under the lock. Normally this is the notified worker as it arrives.
-//! If that worker does not arrive, another thread takes the search back with [`Idle::give_up`]. A
-//! thread can therefore never end a search that another thread has already taken, or has begun
-//! since.
+//! can end it. A publisher begins a search and passes it to the notification. The search stays in
+//! the notification until a thread takes it under the lock. Normally this thread is the notified
+//! worker as it arrives. If that worker does not arrive, another thread takes the search back with
+//! [`Idle::give_up`]. A thread can therefore never end a search that another thread has already
+//! taken, or has begun since.
 //!
 //! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
 //! publisher does it the other way round, since it publishes first and reads the list afterwards.
@@ -149,7 +149,7 @@ pub(crate) struct Idle {
     /// has published its work before. The thread that clears it checks for work afterwards, and
     /// therefore finds that work. This holds for work that is published by a `SeqCst` operation. A
     /// fork, or a job in the lane of a scope, is only followed by the light barrier. The thread
-    /// that clears this may miss it, and then the watchdog finds it after a millisecond.
+    /// that clears this may miss it, and then the watchdog finds it about a millisecond later.
     searching: AtomicBool,
     /// The number of leases that have been revoked. A `block_on` driver reads it with relaxed
     /// ordering at every step.
@@ -454,10 +454,11 @@ impl Idle {
         self.revocations.load(Ordering::Relaxed)
     }
 
-    /// Appoints a watchdog if one is missing. It chooses the first idle worker for which `sleeps`
-    /// returns true, which means that its thread sleeps or has not started. The caller must unpark
-    /// that worker. If all idle workers are spinning, the caller must notify all of them, and the
-    /// first that goes to sleep becomes the watchdog.
+    /// Appoints a watchdog if one is missing, unless all candidates have been notified already or
+    /// the OS has refused a thread for it. It chooses an idle worker for which `sleeps` returns
+    /// true, which means that its thread sleeps or that it has no thread. It prefers a worker in
+    /// the list. The caller must unpark that worker. If all idle workers are spinning, the caller
+    /// must notify all of them, and the first that goes to sleep becomes the watchdog.
     pub(crate) fn appoint(&self, sleeps: impl Fn(usize) -> bool) -> Appointed {
         self.change(|state| {
             if !state.lacks_watchdog() || state.asked || state.refused {
@@ -541,7 +542,8 @@ impl Idle {
 
 /// The workers that the caller of [`Idle::appoint`] must notify.
 pub(crate) enum Appointed {
-    /// No worker, because there is a watchdog already or none is needed.
+    /// No worker, because there is a watchdog already, none is needed, the spinning workers have
+    /// been notified already, or the OS has refused a thread for it.
     Nobody,
     /// The worker that has just become the watchdog, by its index.
     WorkerSlot(usize),
@@ -671,7 +673,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leased_slot_is_not_notified_and_may_be_revoked() {
+    fn a_leased_worker_is_not_notified_and_its_lease_may_be_revoked() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         assert!(!idle.any_listed() && !idle.may_run_tasks(0));
@@ -683,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_returned_before_its_lease_is_revoked_is_listed_once() {
+    fn a_worker_whose_lease_is_returned_before_it_is_revoked_is_listed_once() {
         let idle = Idle::new(1);
         let lease = idle.lease().unwrap();
         idle.return_lease(lease);
@@ -693,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notification_that_has_arrived_or_is_another_cannot_be_cancelled() {
+    fn only_a_notification_that_has_not_arrived_can_be_cancelled() {
         let idle = Idle::new(2);
         let first = idle
             .notify_one(1, None, idle.begin_search().unwrap())
@@ -717,7 +719,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_come_and_go() {
+    fn only_workers_in_use_are_notified_after_a_resize() {
         let idle = Idle::new(4);
         idle.leave(3);
         idle.resize(2);

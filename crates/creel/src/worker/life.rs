@@ -12,8 +12,8 @@
 //! before it starts), or a call from outside. A spawn is a user while it hands over its task, and a
 //! `block_on` until it returns. Entering and closing change the same word. Therefore each user
 //! either enters before the close, and the owner waits for it, or it is rejected. The word becomes
-//! 1 only once, because no user enters after the close. The thread that makes it 1 is the only one
-//! that uses the pool's memory.
+//! 1 only once, because no user enters after the close. The thread that makes it 1 can end the
+//! tasks alone, because no user is left.
 //!
 //! # A worker's thread
 //!
@@ -86,8 +86,9 @@ impl Life {
     }
 
     /// Blocks the owner until it is the only user, or until the deadline `until`. While it waits,
-    /// it calls `look` at least once every `every`. Returns whether the owner is the only user. It
-    /// must be called after [`close`](Self::close).
+    /// it calls `look` again and again, and sleeps for at most `every` in between, or for at most 1
+    /// ms if that is longer. Returns whether the owner is the only user. It must be called after
+    /// [`close`](Self::close).
     pub(crate) fn wait_for_others(
         &self,
         every: Duration,

@@ -51,8 +51,8 @@ impl FirstPanic {
         self.thrown.load(Ordering::Relaxed)
     }
 
-    /// Takes the payload, so that the caller can resume the panic once all threads have ended.
-    /// After that, a new panic counts as the first.
+    /// Takes the payload, so that the caller can resume the panic once no thread runs code of the
+    /// loop or scope any more. After that, a new panic counts as the first.
     pub(crate) fn take(&self) -> Option<Payload> {
         if !self.thrown() {
             return None;

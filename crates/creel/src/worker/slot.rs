@@ -63,7 +63,7 @@ impl WorkerSlot {
         *lock(&self.near) = others;
     }
 
-    /// Returns the other workers that are known. The nearest one is first.
+    /// Returns the list of [`set_near`](Self::set_near), which is empty at first.
     pub(crate) fn near(&self) -> Arc<[usize]> {
         Arc::clone(&lock(&self.near))
     }
@@ -74,8 +74,8 @@ impl WorkerSlot {
         self.parker.notify()
     }
 
-    /// Returns whether the worker's thread sleeps with nothing to do, or has not started. The
-    /// answer may be out of date.
+    /// Returns whether the worker's thread sleeps with nothing to do, or the worker has no thread.
+    /// The answer may be out of date.
     pub(crate) fn sleeps(&self) -> bool {
         self.parker.sleeps() || !self.thread.is_running()
     }

@@ -83,7 +83,8 @@ pub(crate) struct WorkerSlots {
     /// Whether the pool starts no threads. This is so in the deterministic mode, and on systems
     /// without threads.
     threadless: bool,
-    /// The stack size of a worker's thread in bytes. `None` means the default of the system.
+    /// The stack size of a worker's thread in bytes. `None` means the default of the standard
+    /// library.
     stack_size: Option<usize>,
     pub(crate) hooks: Hooks,
     table: Table<WorkerSlot>,
@@ -124,7 +125,7 @@ impl WorkerSlots {
         debug_assert!(set.is_ok(), "slots work for one pool");
     }
 
-    /// Returns the work, or `None` once the pool is gone.
+    /// Returns the work, or `None` before it is set and once the pool is gone.
     pub(crate) fn work(&self) -> Option<Arc<dyn Work>> {
         self.work.get()?.upgrade()
     }

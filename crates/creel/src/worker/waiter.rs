@@ -71,8 +71,8 @@ impl Waiter {
         }
     }
 
-    /// Makes the thread check its condition again, like [`wake`](Self::wake), but costs only a load
-    /// if the thread does not sleep.
+    /// Makes the thread check its condition again, like [`wake`](Self::wake). If the thread is not
+    /// a worker and does not sleep, this costs only a load.
     ///
     /// For this to be correct, the change must be published by a `SeqCst` read-modify-write, and
     /// the waiter's `done` must read it with `SeqCst`. Then either this method finds the thread
@@ -92,7 +92,8 @@ impl Waiter {
     }
 
     /// Blocks like [`wait_until`](Self::wait_until), but sleeps for at most `every` before it calls
-    /// `help` again. While it finds nothing, it sleeps longer and longer, up to [`LOOK_MAX`].
+    /// `help` again. As long as `help` finds nothing to do, each sleep may be twice as long as the
+    /// one before, up to [`LOOK_MAX`], or up to `every` if that is longer.
     pub(crate) fn wait_looking(
         &self,
         mut every: Option<Duration>,

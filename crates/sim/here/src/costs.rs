@@ -196,7 +196,7 @@ fn memory() -> u64 {
     #[repr(align(64))]
     #[derive(Clone)]
     struct Line(usize);
-    // A full-period linear congruential generator visits every line once.
+    // A full-period linear congruential generator visits every cache line once.
     let next = |at: usize| (at.wrapping_mul(0x5_deec_e66d) + 11) % LINES;
     let lines: Vec<Line> = (0..LINES).map(|at| Line(next(at))).collect();
     let begin = now_ns();

@@ -158,7 +158,8 @@ impl Tree {
         self.names(folder).into_iter().filter(is_folder).collect()
     }
 
-    /// Returns the names in a folder. The list is empty if the folder is missing.
+    /// Returns the names in a folder. The list is empty if the folder cannot be read, or if the
+    /// work for the tree has reached its limit.
     fn names(&self, folder: &str) -> Vec<String> {
         if !self.spend(ACCESS) {
             return Vec::new();

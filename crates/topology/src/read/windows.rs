@@ -146,7 +146,7 @@ struct Record<'a> {
 impl Record<'_> {
     /// Returns the union of the group masks, whose number is at `count` and which begin at `first`.
     fn masks(&self, count: usize, first: usize) -> CpuSet {
-        // Windows versions before 20348 leave the number of masks of a NUMA node at 0.
+        // Windows builds before 20348 leave the number of masks of a NUMA node at 0.
         let masks = u16_at(self.bytes, count).unwrap_or(0).max(1);
         // Each element of the list has a mask, the number of its processor group, and three
         // reserved numbers.

@@ -13,7 +13,8 @@ fn sources(machine: &Machine) -> Vec<KindSource> {
     machine.kinds().iter().map(|kind| kind.source).collect()
 }
 
-/// Adds a level 3 cache that these PUs share, and a level 2 cache for every PU of `all`.
+/// Adds a level 3 cache for each group of PUs in `shared`, and a level 2 cache for every PU of
+/// `all`.
 fn caches(mut fixture: Fixture, all: &str, shared: &[&str]) -> Fixture {
     fixture =
         fixture

@@ -46,7 +46,8 @@ pub(in crate::loops) struct Cutoff {
     /// The depth from which forks are not offered. It is 0 while the thread is learning.
     at: AtomicUsize,
     /// The number of joins that may still happen below the current fork at the edge. It is 0 while
-    /// the code is not below such a fork. A join is a call while it is not 0.
+    /// the code is not below such a fork. While it is not 0, a join only calls its two closures one
+    /// after the other.
     credit: AtomicUsize,
     /// Whether the code is below a fork at the edge. It stays true when the credit of that fork is
     /// used up.

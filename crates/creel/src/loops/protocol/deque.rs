@@ -243,9 +243,9 @@ impl Deque {
     }
 
     /// Steals the oldest fork, unless its index is below `from`. Calls `claim` under the lock with
-    /// the fork and with its owner's waiter. Returns `None` if no such fork exists, if another
-    /// thread has the lock, if the kernel refuses the barrier, or if `claim` returns `None`. In the
-    /// last three cases the fork stays in the deque.
+    /// the fork and with its owner's waiter. Returns `None` if no such fork exists, if the deque
+    /// has no owner, if another thread has the lock, if the kernel refuses the barrier, or if
+    /// `claim` returns `None`. In the last three cases the fork stays in the deque.
     pub(super) fn steal<R>(
         &self,
         from: Option<usize>,

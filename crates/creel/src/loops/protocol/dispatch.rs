@@ -76,8 +76,8 @@ struct Wakes {
 /// threads that have claimed blocks.
 struct Down {
     /// A [`Call`]. The caller publishes it by a swap. This swap synchronizes with the workers'
-    /// loads, so that they see the rest of the line and everything that the job borrows. A worker
-    /// also adds `SLEEPERS`, with a `fetch_or`.
+    /// loads, so that they see the rest of the cache line and everything that the job borrows. A
+    /// worker also adds `SLEEPERS`, with a `fetch_or`.
     ///
     /// The swap and the loads are `SeqCst` because of workers that stop being idle. Such a worker
     /// stores this in `WorkerSlot::idle` and then reads this word. A loop's caller reads that flag
@@ -225,7 +225,8 @@ impl LoopMailbox {
         self.wakes.woken_ns.load(Ordering::Relaxed)
     }
 
-    /// Returns the average time from a wake-up until the worker runs.
+    /// Returns the time in ns from a wake-up until the worker runs, as an average over the last few
+    /// wake-ups.
     pub(crate) fn wake_ns(&self) -> u64 {
         self.wakes.wake_ns.load(Ordering::Relaxed)
     }

@@ -478,8 +478,8 @@ impl Forks {
         let guests = 0..self.guests_made.load(Ordering::Relaxed);
         let guests = guests.map(|guest| &**self.guests.at(guest));
         let workers = self.workers_made.load(Ordering::Relaxed);
-        // Each thief begins with the worker after itself, so that thieves spread over their
-        // victims.
+        // Among the workers, each thief begins with the one after itself, so that the thieves do
+        // not all begin with the same one.
         let after = own.min(workers);
         let workers = (after..workers)
             .chain(0..after)

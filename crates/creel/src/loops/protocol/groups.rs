@@ -31,7 +31,7 @@ const FLAT_MAX: usize = if cfg!(any(creel_loom, creel_shuttle)) {
     8
 };
 /// The number of cache lines that a thread requests before it reads the first of them. A core can
-/// wait for about ten lines at the same time.
+/// wait for about ten cache lines at the same time.
 const AHEAD: usize = 8;
 
 /// Returns the items of an iterator unchanged, and calls `fetch` for each item up to [`AHEAD`]

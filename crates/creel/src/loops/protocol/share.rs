@@ -13,9 +13,9 @@ use std::{ops::Range, ptr};
 
 /// One worker's part of the protocol. It consists of four cache lines. The first one is for its own
 /// thread, and the second one reports to the caller. The other two report for a whole group, and
-/// are in use only if the worker is the first of its group. If a caller finds in the second line
-/// that the worker is done, it does not touch the first one, which therefore stays in the worker's
-/// cache.
+/// are in use only if the worker is the first of its group. If a caller finds in the second cache
+/// line that the worker is done, it does not touch the first one, which therefore stays in the
+/// worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
@@ -183,8 +183,9 @@ impl Share {
         left.of_or_whole(epoch).is_empty()
     }
 
-    /// Claims the blocks that `choose` returns, together with the value that is left then. Claims
-    /// nothing if they are empty.
+    /// Calls `choose` with the blocks that are left in the share. `choose` returns the blocks to
+    /// claim and the blocks that are left after that. Returns `None` if there are no blocks to
+    /// claim.
     fn claim(&self, choose: impl Fn(Left) -> (Range<u64>, Left)) -> Option<Range<u64>> {
         let mut now = self.claims.left.load(Ordering::Acquire);
         loop {
@@ -269,12 +270,12 @@ impl Share {
         self.group_claimed.load(Ordering::Acquire) == epoch
     }
 
-    /// Prefetches the line that [`group_out`](Self::group_out) reads.
+    /// Prefetches the cache line that [`group_out`](Self::group_out) reads.
     pub(crate) fn prefetch_group_out(&self) {
         prefetch(ptr::from_ref(&*self.group_out).cast(), 1);
     }
 
-    /// Prefetches the line that [`is_group_claimed`](Self::is_group_claimed) reads.
+    /// Prefetches the cache line that [`is_group_claimed`](Self::is_group_claimed) reads.
     pub(crate) fn prefetch_group_claimed(&self) {
         prefetch(ptr::from_ref(&*self.group_claimed).cast(), 1);
     }

@@ -275,8 +275,8 @@ impl<'a> Core<'a> {
         open.notify_near(near.worker);
     }
 
-    /// Adds a job to the queue, and wakes the scope's caller. The caller of this function notifies
-    /// a worker.
+    /// Adds a job to the queue, and wakes the scope's caller if it sleeps. The caller of this
+    /// function notifies a worker.
     fn enqueue(&self, job: ScopeJob, near: Option<Near>) {
         self.latch.add();
         let mut queue = lock(&self.queue);

@@ -44,10 +44,10 @@ struct Own<T> {
     /// The owner checks for room when `bottom` reaches this index. Only the owner uses it, so
     /// relaxed is enough.
     limit: AtomicUsize,
-    /// Segment *n* has the jobs with the indices from *n* times [`SEGMENT`] on, and it is at *n*
-    /// modulo the length, which is a power of two. The owner changes the table under the lock, and
-    /// thieves read it under the lock. A place in a segment belongs to the thread that has moved
-    /// `top` over its index, and otherwise to the owner.
+    /// Segment *n* has [`SEGMENT`] jobs, whose indices begin at *n* times [`SEGMENT`]. It is the
+    /// entry *n* modulo the length of the table, which is a power of two. The owner changes the
+    /// table under the lock, and thieves read it under the lock. A place in a segment belongs to
+    /// the thread that has moved `top` over its index, and otherwise to the owner.
     table: UnsafeCell<Vec<Segment<T>>>,
     /// Segments (memory for jobs) that are not in use. Only the owner of the lane uses them.
     spare: UnsafeCell<Vec<Segment<T>>>,

@@ -14,7 +14,7 @@ const UNLIMITED: u64 = 1 << 60;
 const EXEMPT: u64 = 1 << 21 | 1 << 24;
 
 /// Reads the CPU weight: `cpu.weight` with default 100, or in version 1 `cpu.shares` with default
-/// 1024. Returns `None` if it is the default.
+/// 1024. Returns `None` if the file is missing or contains the default.
 pub(super) fn weight(tree: &Tree, group: &str, version: Version) -> Option<(String, Rule)> {
     let (name, usual) = match version {
         Version::V1 => ("cpu.shares", 1024),

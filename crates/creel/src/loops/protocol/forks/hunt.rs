@@ -79,8 +79,9 @@ impl Forks {
 
 impl Target<'_> {
     /// Steals the fork for the worker `slot` and runs it. Between the two, it calls `begin` and
-    /// passes whether the victim has more forks. Returns false if the fork is gone. If the worker
-    /// is in the middle of user code, `is_inside` is true.
+    /// passes whether the victim has more forks. Returns false if it could not steal the fork, for
+    /// example because another thread has taken it. If the worker is in the middle of user code,
+    /// `is_inside` is true.
     pub(crate) fn run(self, slot: &WorkerSlot, is_inside: bool, begin: impl FnOnce(bool)) -> bool {
         let Self { loops, victim } = self;
         // In the middle of user code, the forker must be counted, because that code may fork as

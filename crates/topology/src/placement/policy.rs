@@ -200,7 +200,7 @@ mod tests {
             ("{0-3", "brace"),
             ("{0},{}", "empty"),
             ("{0},{x}", "not a number"),
-            ("0,,1", "missing"),
+            ("0,,1", "empty"),
             ("3-1", "backwards"),
         ] {
             let error = text.parse::<Placement>().unwrap_err().to_string();

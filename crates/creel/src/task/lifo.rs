@@ -4,8 +4,9 @@
 //! Only the holder puts a task in, and it takes it out with plain loads and stores. A task that is
 //! handed over on one worker is therefore claimed by the wake-up itself. A thief comes only if the
 //! holder has been stuck in one poll for a millisecond. The thief sets `thief`, and pays for the
-//! barriers of both sides (`sync/barrier.rs`). It leaves again if the holder is just taking the
-//! task, or if the system has no such barrier.
+//! barriers of both sides (`sync/barrier.rs`). If the system has no barrier of this kind, each side
+//! executes a fence. The thief leaves again if the holder is just taking the task, or if the kernel
+//! refuses the barrier.
 //!
 //! Any number of threads may try to steal at any time. The reason is that the watchdog's finding
 //! that a holder is stuck may be out of date, and that its next check may send another thread. The

@@ -63,9 +63,10 @@ pub enum Wait {
 #[non_exhaustive]
 pub enum Balance {
     /// Each worker gets an equal share, which is the same in each call, and takes nothing from the
-    /// others. A worker that is free always runs its own share. A worker may be busy with something
-    /// else, for example a task or a job of a scope. Then an idle worker or the caller runs the
-    /// whole share in its place, because ready work never waits for a busy worker.
+    /// others. If a worker has not begun its share when the caller is done with its own, the caller
+    /// runs the whole share. A worker may be busy with something else, for example a task or a job
+    /// of a scope. Then an idle worker or the caller runs the whole share in its place, because
+    /// ready work never waits for a busy worker.
     Fixed,
     /// Each worker starts with its own range, which is the same in each call, so that its data stay
     /// in its cache. A worker that is done takes blocks from the back of another worker's range,

@@ -391,7 +391,7 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 }
 
 #[test]
-fn pokey_stops_the_counters_of_its_bases() {
+fn pokey_reset_stops_only_channels_that_count_its_base_clock() {
     // Channel 0 counts either the base clock or the clocks of the chip.
     for (control, counts_clocks) in [(0x00, false), (0x40, true)] {
         let mut chip = Pokey::new(1_789_790);
@@ -434,7 +434,7 @@ fn saa1099_envelopes_shape_the_volume() {
 }
 
 #[test]
-fn saa1099_envelope_without_tone_and_noise_is_heard_itself() {
+fn saa1099_envelope_is_audible_without_tone_and_noise() {
     let heard = |writes: &[(u8, u8)]| {
         let mut chip = Saa1099::new(8_000_000);
         write_all(&mut chip, &[(0x1C, 1), (2, 0x0F), (9, 0xFF), (0x10, 0x70)]);

@@ -101,7 +101,8 @@ pub fn parts(song: &Song) -> Result<Vec<(Instance, Part)>> {
     Ok(all)
 }
 
-/// Returns the chips that a song writes to but that cannot be played, in the order of the song.
+/// Returns the chips that a song writes to but that cannot be played. It also returns a BSMT2000 if
+/// the header has a clock for one.
 ///
 /// ```
 /// use creel_vgm::{chips::factory::missing, demo::CARRIED, format::Song};

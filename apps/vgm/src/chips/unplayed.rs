@@ -99,7 +99,8 @@ const fn part(chip: ChipId, what: &'static str, sign: Sign) -> Unplayed {
 
 /// The name of the analogue mixing of boards.
 const JOINED_PINS: &str = "mixing of the three joined pins of the SSG (header flags 02, 04, 08)";
-/// The name of the test bits of an OPL chip. Drivers set bit 5 of this register on every OPL chip.
+/// The name of the test bits of an OPL chip. Many drivers set bit 5 of this register on every OPL
+/// chip, so we do not count bit 5 as a test bit.
 const OPL_TEST: &str = "test bits (register 01)";
 /// The name of the test bits of an OPN chip.
 const OPN_TEST: &str = "test bits (register 21)";

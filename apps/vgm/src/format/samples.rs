@@ -90,7 +90,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Notes a write, because it may start a voice that plays samples.
+    /// Records a write that may start a voice which plays samples, or that stores samples.
     #[inline(always)]
     pub(super) fn write(&mut self, write: &Write) {
         // Most writes go to chips without samples.

@@ -178,8 +178,8 @@ fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Our
     }
 }
 
-/// Asserts that both outputs are equal. Returns the number of frames that were not silent, and the
-/// number of all frames.
+/// Asserts that both outputs are equal. Returns the number of audible frames, and the number of all
+/// frames.
 fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) -> (usize, usize) {
     let Ours {
         mut chip,

@@ -661,7 +661,7 @@ fn scsp_send_level_is_6_db_per_step_and_an_octave_doubles_the_speed() {
         );
     }
     assert_eq!(note(0, 0)[60], [0, 0]);
-    // Pan 2 is 6 dB to the side that bit 4 selects.
+    // Pan 2 lowers the left side by 6 dB. If bit 4 is also set, it lowers the right side instead.
     let [left, right] = note(0xE2, 0)[60];
     assert_eq!([right, left * 2], whole[60]);
     assert_eq!(note(0xF2, 0)[60], [right, left]);

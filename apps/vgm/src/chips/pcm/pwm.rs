@@ -33,7 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Samples(|_, _| Box::new(Pwm::new())),
 };
 
-/// The cycle until the song sets one. Programs of the console usually set this cycle, which gives
+/// The cycle until the song sets one. Programs of the 32X usually set this cycle, which gives
 /// 22,020 pulses per second.
 const USUAL_CYCLE: u16 = 1045;
 

@@ -258,8 +258,8 @@ fn game_boy_frame_sequencer_runs_at_512_hz() {
     write_all(&mut chip, &[(1, 0x80 | 32), (2, 0xF0), (3, 0), (4, 0xC7)]);
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
     assert!((last as i32 - 32 * 8_192).abs() <= 8_192, "{last}");
-    // The sweep raises the frequency by half every 1/128 s. Beyond the limit, the channel is
-    // silent.
+    // The sweep raises the value of the pitch register by half every 1/128 s. Beyond the limit, the
+    // channel is silent.
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
     write_all(

@@ -286,9 +286,9 @@ impl Plan {
 }
 
 /// Plans the songs of `paths`, as [`find`] finds them. The outputs mirror the tree of the folders
-/// below `output`, with `extension`. No two songs share an output, unless `output` is `-`. A song
-/// that appears twice is rendered once. If songs of several folders or archives have the same name,
-/// they are in folders with the names of these.
+/// below `output`, with `extension`. Unless `output` is `-`, no two songs share an output, and a
+/// song that appears twice is rendered once. If songs of several folders or archives have the same
+/// name, their outputs are in subfolders with the names of these folders or archives.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
     let (mut plan, roots) = collect(paths, output, extension, recurse);
     number_tracks(&mut plan.units);

@@ -83,7 +83,7 @@ impl VoiceGroup {
 pub enum Create {
     /// A chip that reports its output as steps.
     Steps(fn(u32) -> Box<dyn StepChip>),
-    /// A chip that renders frames from samples in a memory.
+    /// A chip that renders frames, in most cases from samples in a memory.
     Samples(fn(&Header, u32) -> Box<dyn PcmChip>),
     /// [`factory`](super::factory) creates the chip, because it has several parts or its own
     /// variant of [`FrameChip`](super::frame_chip::FrameChip).

@@ -192,12 +192,12 @@ impl Samples {
         }
     }
 
-    /// Notes a data block for the memory of a chip.
+    /// Records a data block for the memory of a chip.
     pub(super) fn block(&mut self, block: &Block) {
         self.contains(block.kind, block.second);
     }
 
-    /// Notes a copy into RAM, which may contain samples.
+    /// Records a copy into RAM, which may contain samples.
     pub(super) fn copy(&mut self, copy: &RamWrite) {
         self.contains(copy.kind, copy.second);
     }

@@ -219,7 +219,8 @@ impl SquareVoice {
         blep.tick_of_frame(blep.frame() + frames)
     }
 
-    /// Applies all events that are due now. Returns the tick of the chip at the next event.
+    /// Applies all events that are due now. Returns the tick of the chip at the next event, or
+    /// `u64::MAX` if there is none.
     fn apply_due(&mut self, song: &Song, queue: &mut Queue) -> u64 {
         let now = self.line.blep.both().tick();
         let mut taken = 0;

@@ -29,8 +29,8 @@ pub type Waveform = [u16; PERIOD];
 /// The sine wave.
 pub static SINE: Waveform = sine();
 
-/// The linear volume, 14 bits signed, of a 5.8 logarithmic attenuation. The upper half of the table
-/// is the negative of the lower half.
+/// The linear volume, 14 bits signed, of a logarithmic attenuation with 5 integer bits and 8
+/// fraction bits. The upper half of the table is the negative of the lower half.
 pub static VOLUME: [i16; 2 * SIGN as usize] = volume();
 
 const fn sine() -> Waveform {

@@ -314,7 +314,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Job::render`]. If it fails or stops, it removes the temporary file.
+    /// Returns the errors of [`Job::render`], or [`Error::Io`] if the file cannot be created or
+    /// written. If it fails or stops, it removes the temporary file.
     pub fn render_file(
         &mut self,
         song: &Song,

@@ -220,9 +220,10 @@ pub struct Plan {
 
 impl Plan {
     /// Gives each song an output file of its own. A song that appears twice is rendered once. If
-    /// different songs have the same output, the songs of the folders or archives concerned move
-    /// into folders with the names of these. `roots` has the folder or archive of each song,
-    /// indexed by its order.
+    /// songs of different folders or archives have the same output, all songs of these folders or
+    /// archives move into subfolders with their names. Songs that still have the output of an
+    /// earlier song are rejected. `roots` has the folder or archive of each song, indexed by its
+    /// order.
     fn resolve_outputs(&mut self, base: &Path, roots: &[PathBuf]) {
         self.units.sort_by_key(|unit| unit.order);
         let mut first: HashMap<PathBuf, usize> = HashMap::new();

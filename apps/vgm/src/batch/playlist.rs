@@ -1,8 +1,8 @@
 //! Playlists in the formats M3U, XSPF and JSPF, and the files to which their entries refer.
 //!
 //! An entry is a path relative to the playlist or a file URI, in the encoding of the machine that
-//! wrote it. We try all readings of an entry, and use the first that exists. The file may also be a
-//! folder, an archive, or another playlist.
+//! wrote it. We try all readings of an entry, and use the first that exists, or the first of all if
+//! none exists. The file may also be a folder, an archive, or another playlist.
 //!
 //! We leave out on purpose all properties of the entries except their locations. We report entries
 //! on the network, but do not fetch them.

@@ -28,7 +28,7 @@ pub struct ChipInfo {
     pub voices: &'static [VoiceGroup],
     /// The approximate time to render a frame, in ns. We use it only for estimates.
     ///
-    /// Source: the carried songs, 2.5 GHz Cascade Lake.
+    /// Source: our measurements with the built-in songs on a Cascade Lake at 2.5 GHz.
     pub cost_ns: u64,
     /// The kinds of data blocks and of copies into RAM that load the chip's memory.
     pub memory_blocks: &'static [u8],

@@ -389,8 +389,8 @@ impl Noise {
 struct Envelope {
     period: u32,
     count: u32,
-    /// The number of steps since the shape was written: 0 to 63, or 32 forever once the envelope is
-    /// held.
+    /// The number of steps since the shape was written: modulo 64, or at most 32 if the shape stops
+    /// after its first 32 steps.
     step: u32,
     shape: u8,
 }

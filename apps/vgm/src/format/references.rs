@@ -58,9 +58,9 @@ impl References {
         self.dac = self.has_dac.then_some(offset);
     }
 
-    /// Records a command of 80 to 8F, which writes a byte of the DAC data. Only the first one of the
-    /// song and the first one after each command E0 matter, because many songs read some bytes
-    /// beyond the end of a sample.
+    /// Records one of the commands 80 to 8F, which writes a byte of the DAC data. Only the first
+    /// one of the song and the first one after each command E0 matter, because many songs read some
+    /// bytes beyond the end of a sample.
     #[inline]
     pub(super) fn dac_write(&mut self) {
         if let Some(offset) = self.dac.take() {

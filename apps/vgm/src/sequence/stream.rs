@@ -43,9 +43,10 @@ pub struct Stream {
     /// The offset in the bank at which a run begins, in bytes. A run is one pass over the data of
     /// the stream.
     start: usize,
-    /// The number of writes in a run.
+    /// The number of values in a run.
     length: u64,
-    /// The number of writes made in this run.
+    /// The position of the next value in this run, in values. If the run is reversed, it counts
+    /// from the end.
     made: u64,
     reverse: bool,
     repeat: bool,

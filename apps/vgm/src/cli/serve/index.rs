@@ -187,8 +187,8 @@ impl Index {
         Ok(Index { database, name })
     }
 
-    /// Reads new and changed files in these folders. It removes all files that no longer exist,
-    /// also those of other folders.
+    /// Reads new and changed files in these folders. It removes all files that no longer exist from
+    /// the index, also those of other folders.
     pub fn refresh(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         self.renewed(folders, pool)
             .with_context(|| format!("cannot update the index {}", self.name))

@@ -40,8 +40,8 @@ pub struct Stream {
     hz: u32,
     /// The number of values to advance per write, which is above 1 if the stream is too fast.
     stride: u64,
-    /// The offset in the bank at which a run begins, in bytes. A run is one pass over the data of
-    /// the stream.
+    /// The offset in the bank at which the data of a run begins, in bytes. A run is one pass over
+    /// the data of the stream.
     start: usize,
     /// The number of values in a run.
     length: u64,
@@ -96,7 +96,7 @@ impl Stream {
         self.base = usize::from(base);
     }
 
-    /// Sets the number of writes per second. A rate of 0 pauses the stream.
+    /// Sets the number of values per second. A rate of 0 pauses the stream.
     pub fn set_frequency(&mut self, hz: u32, now: u64) {
         if self.hz == 0 {
             self.next_tick = now;
@@ -106,7 +106,8 @@ impl Stream {
         self.next_fraction = 0;
     }
 
-    /// Starts the stream at `offset` bytes of the bank. `mode` selects the unit of `length`.
+    /// Starts the stream at `offset` bytes of the bank. `mode` selects the unit of `length`. If it
+    /// selects none, we only set the position.
     pub fn start(&mut self, song: &Song, now: u64, offset: u32, mode: u8, length: u32) {
         if offset != OFFSET_KEPT {
             self.start = offset as usize;

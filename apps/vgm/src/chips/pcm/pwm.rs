@@ -70,7 +70,8 @@ impl Pwm {
     }
 
     /// Returns the level of a width. It is the difference between the width and half of the cycle,
-    /// times 0x7FFF, divided by half of the cycle and rounded towards 0.
+    /// times 0x7FFF, divided by half of the cycle and rounded towards 0. If the cycle is odd, the
+    /// half that is subtracted is rounded down, and the divisor is rounded up.
     ///
     /// We multiply by `step`, which is 0x7FFF divided by half of the cycle. A division for each of
     /// the thousands of writes per second would take as long as everything else.

@@ -160,7 +160,8 @@ impl PlayerSession {
     }
 }
 
-/// Returns the title and game of a song, or `None` if its tags have no title.
+/// Returns the title of a song, with the game if the tags have one. Returns `None` if the tags have
+/// no title.
 pub fn display_title(tags: &Gd3) -> Option<String> {
     let (title, game) = (&tags.track, &tags.game);
     match (title.is_empty(), game.is_empty()) {

@@ -14,7 +14,7 @@ pub struct Ssg {
     pub clock_hz: f64,
 }
 
-/// The channel that plays the drums as noise.
+/// The channel that plays the drums, which are noise, a tone or both.
 const NOISE: u8 = 2;
 
 impl Ssg {

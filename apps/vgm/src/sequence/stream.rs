@@ -173,7 +173,7 @@ impl Stream {
         (self.next_tick, self.next_fraction) = (now, 0);
     }
 
-    /// Returns the number of bytes per write. The step and the base count in this unit.
+    /// Returns the number of bytes per value. The step and the base count values.
     fn width(&self) -> usize {
         match self.target.map(|target| target.chip) {
             Some(ChipId::Pwm | ChipId::Qsound) => 2,
@@ -195,7 +195,7 @@ impl Stream {
         left.div_ceil(self.step * self.width()) as u64
     }
 
-    /// Returns the data of a write. We take the first byte for the low one.
+    /// Returns the value at this index of a run. We take its first byte for the low one.
     fn data(&self, song: &Song, index: u64) -> Option<u16> {
         let (index, width) = (usize::try_from(index).ok()?, self.width());
         let at = self.start.checked_add(self.base * width)?;

@@ -66,7 +66,7 @@ impl PlayerSession {
         self.quit.store(true, Relaxed);
     }
 
-    /// Returns the title and game of a song if they have been read and are not empty.
+    /// Returns the title of a song, with its game, if its tags have been read and have a title.
     pub fn title(&self, place: usize) -> Option<&str> {
         let title = self.titles.get(place)?.get()?;
         (!title.is_empty()).then_some(title)

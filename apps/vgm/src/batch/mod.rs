@@ -3,7 +3,7 @@
 //!
 //! Invariants of a plan:
 //!
-//! - No two songs share an output file.
+//! - No two songs share an output file. Only standard output (`-`) can take more than one song.
 //! - The songs are ordered by their expected rendering time, longest first. Otherwise, a long song
 //!   that starts last would keep one worker busy while all others are idle.
 

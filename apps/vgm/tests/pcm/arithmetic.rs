@@ -374,7 +374,7 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
     // The codes decode to (1 << 2) + 48 and to -(2 << 1) - 16.
     let codes = note(0, 0x18, &[0, 0x0A, 0xF1, 0x0A]);
     assert_eq!(codes[1..4], [(1 << 2) + 48, -(2 << 1) - 16, (1 << 2) + 48]);
-    // The bytes of a word are swapped. F1 is minus 71 in sign and magnitude.
+    // The bytes of a word are swapped. F1 is minus 71 in sign and magnitude (both hexadecimal).
     let swapped = note(2, 0, &[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(swapped[1..4], [1, 4, 3].map(|value| value * 32));
     assert_eq!(note(2, 1, &[0xF1, 0, 0, 0])[1], -0x71 * 32);

@@ -154,8 +154,8 @@ impl Blep {
 
     /// Returns the longest half period of an inaudible square wave, in ticks.
     ///
-    /// A wave with this half period has a frequency of 0.6 of the output rate. All frequencies of a
-    /// shorter wave lie above that, except for its mean.
+    /// A wave with this half period has a frequency of at least 0.6 of the output rate. All
+    /// frequencies of a shorter wave lie above that, except for its mean.
     pub fn inaudible_half_period(&self) -> u32 {
         // The frequency is ticks per second / (2 h). It is at least 0.6 of the output rate if h is
         // at most ticks per frame / 1.2.

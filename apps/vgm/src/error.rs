@@ -19,9 +19,11 @@ pub enum Error {
         /// A description of the defect.
         reason: String,
     },
-    /// The song is larger than the limits of this library.
+    /// A song, a playlist or a sound file is larger than the limit of this library or of its
+    /// format.
     TooLarge(String),
-    /// The song is valid, but this library cannot play it.
+    /// The song is valid, but this library cannot play it, or cannot write it in the requested
+    /// format.
     Unsupported(String),
 }
 

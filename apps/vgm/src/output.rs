@@ -22,8 +22,8 @@ use creel_console::AtomicFile;
 /// The number of output frames that we render and convert at a time.
 pub const BLOCK_FRAMES: usize = 1024;
 
-/// The number of frames per block if several workers share a song. A block then takes a millisecond
-/// or more, so that synchronizing the workers costs little.
+/// The number of frames per block if several workers share a song. A block then usually takes a
+/// millisecond or more, so that synchronizing the workers costs little.
 const SPLIT_FRAMES: usize = 16 << 10;
 
 /// The number of bytes that we collect before we write them, because a system call for each block
@@ -314,7 +314,8 @@ impl Job {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Job::render`]. If it fails or stops, it removes the temporary file.
+    /// Returns the errors of [`Job::render`], or [`Error::Io`] if the file cannot be created or
+    /// written. If it fails or stops, it removes the temporary file.
     pub fn render_file(
         &mut self,
         song: &Song,

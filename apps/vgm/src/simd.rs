@@ -1,5 +1,5 @@
-//! Loops that are compiled twice, for any processor and for AVX2. The program selects one at run
-//! time.
+//! Loops that are compiled twice on x86-64: for any processor, and for AVX2. The program selects
+//! one at run time.
 //!
 //! Invariant: both variants compute the same bits. The loops use either integer arithmetic, or
 //! floating point without sums, because the order of a sum would change its bits.

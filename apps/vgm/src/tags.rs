@@ -78,8 +78,8 @@ const FREE: [u8; 4] = *b"TXXX";
 /// The names of the comment in ID3 and in an INFO list.
 const COMMENTS: ([u8; 4], [u8; 4]) = (*b"COMM", *b"ICMT");
 
-/// Returns the fields of a song. It leaves out native (Japanese) fields with the same text as
-/// another field.
+/// Returns the fields of a song. It leaves out empty fields, and native (Japanese) fields with the
+/// same text as another field.
 fn fields(tags: &Gd3) -> Vec<Field> {
     let Gd3 {
         track_native,

@@ -4,7 +4,8 @@
 //! and as ID3, which most players read. The tags of an AU file precede the samples, in its
 //! annotation.
 //!
-//! We leave out files of more than 4 GiB on purpose, because neither format supports them.
+//! We leave out WAV and AU files of more than 4 GiB on purpose, because these formats do not
+//! support them.
 //!
 //! Source: Microsoft and IBM, "Multimedia Programming Interface and Data Specifications 1.0" (WAV);
 //! Microsoft, "Multiple channel audio data and WAVE files" (of more than 16 bits); Sun, "Audio file

@@ -1,5 +1,5 @@
-//! Modes of chips that songs rarely use: keys that a timer presses, and outputs that a board leaves
-//! out.
+//! Modes of chips that songs rarely use: keys that a timer presses, the mixing levels of an OPL4,
+//! and outputs that a board leaves out.
 
 use std::sync::Arc;
 

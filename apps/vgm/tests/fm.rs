@@ -54,7 +54,7 @@ fn ym2151_renders_the_known_samples() {
 }
 
 #[test]
-fn ym2151_noise() {
+fn ym2151_noise_renders_the_known_samples() {
     let new = || Ym2151::new(CLOCK_HZ);
     let hash = hash(streams::YM2151_NOISE, new, Ym2151::write, Ym2151::render);
     assert_eq!(hash, 0x307a_9cdc_fb02_423e, "{hash:#x}");
@@ -109,7 +109,7 @@ fn ym2612_and_ym3438_render_the_known_samples() {
 }
 
 #[test]
-fn ssg_eg() {
+fn ym2612_ssg_eg_renders_the_known_samples() {
     let new = || Ym2612::new(CLOCK_HZ);
     let hash = hash(streams::SSG_EG, new, Ym2612::write, Ym2612::render);
     assert_eq!(hash, 0x5a33_60e8_59d5_d988, "{hash:#x}");

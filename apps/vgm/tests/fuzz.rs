@@ -99,7 +99,7 @@ fn damage(song: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Plays the beginning of a song. Returns whether the bytes are a song.
+/// Plays the beginning of a song. Returns whether the bytes are a song that we can play.
 fn play(bytes: Vec<u8>, buffers: &mut Buffers) -> bool {
     let Ok(song) = Song::parse(bytes) else {
         return false;
@@ -272,7 +272,8 @@ const FILE_SECONDS_MAX: u64 = 60;
 /// The memory limit of the whole test, including the test's own songs.
 const MEMORY_MIB_MAX: u64 = 1_024;
 
-/// Changes a few bytes after the header. Most songs can still be played.
+/// Overwrites one to three bytes after the first 64 bytes, which are the header of old versions.
+/// Most songs can still be played.
 fn touch(song: &mut [u8], random: &mut Random) {
     for _ in 0..1 + random.below(3) {
         let at = 0x40 + random.below(song.len().saturating_sub(0x40));

@@ -150,7 +150,7 @@ impl TestPlayer {
         }
     }
 
-    /// Sends a command, and waits until a block rendered after it is in the channel.
+    /// Sends a command, and waits for the first rendered block for which `made` returns true.
     fn send_until(&self, command: Command, made: impl Fn(&TapBlock) -> bool) {
         // The controls show the audible position.
         self.tape.settle();
@@ -357,7 +357,7 @@ fn device_stalls_are_counted_apart_from_underruns() {
     };
     let begin = std::time::Instant::now();
     // The device stalls: it has no sound left and accepts none. The sink may have checked just
-    // before.
+    // before that, so we try again until it counts a stall.
     while controls.device_stalls().0 == 0 {
         set(&|bench| (bench.held, bench.takes, bench.refused) = (0, false, 0));
         until("it refuses", &|bench| bench.refused > 20);

@@ -141,7 +141,7 @@ fn es5503(modes: [u8; 2]) -> Es5503 {
 }
 
 #[test]
-fn es5503_oscillator_modes() {
+fn es5503_oscillators_loop_stop_or_swap_by_their_mode() {
     assert_eq!(es5503([0, 0]).rate().hz(), 8e6 / 32.0);
     // With a step of 0xFF00 / 2^17, two passes through the table take slightly more than four
     // frames.
@@ -157,7 +157,7 @@ fn es5503_oscillator_modes() {
 }
 
 #[test]
-fn es5503_stops_at_zero_and_pans() {
+fn es5503_stops_at_a_zero_byte_and_pans_by_its_channel() {
     let mut chip = es5503([0, 0]);
     chip.memory_mut()[128..].fill(0);
     let mut frames = [[0; 2]; 4];

@@ -42,7 +42,7 @@ fn ssg_write(random: &mut Random) -> (u8, u8) {
 }
 
 #[test]
-fn ssg_steps_sum_to_its_levels() {
+fn ssg_steps_add_up_to_its_levels() {
     for seed in 0..60 {
         let mut random = Random(seed);
         let (mut ticked, mut jumped) = (Ssg::new(), Ssg::new());
@@ -111,7 +111,7 @@ fn compare_stereo<C>(
 }
 
 #[test]
-fn sn76489_steps_sum_to_its_frames() {
+fn sn76489_steps_add_up_to_its_frames() {
     for seed in 0..32 {
         let variant = Variant {
             taps: [0x0009, 0x0003, 0x0006, 0x0022][seed as usize % 4],
@@ -134,7 +134,7 @@ fn sn76489_steps_sum_to_its_frames() {
 }
 
 #[test]
-fn ay8910_steps_sum_to_its_frames() {
+fn ay8910_steps_add_up_to_its_frames() {
     for seed in 0..32 {
         let kind = [0x00, 0x10][seed as usize % 2];
         compare_stereo(
@@ -161,7 +161,7 @@ fn sn76489_changes(variant: Variant, writes: &[u8], ticks: u32) -> Vec<u32> {
 }
 
 #[test]
-fn sn76489_noise_period_and_length() {
+fn sn76489_noise_repeats_after_16_or_57337_shifts() {
     // Periodic noise outputs its only set bit at every 16th shift of 32 ticks. The register starts
     // with that bit at the far end.
     let periodic = sn76489_changes(Variant::SEGA, &[0xe0, 0xf0], 1100);

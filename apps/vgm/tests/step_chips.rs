@@ -258,8 +258,8 @@ fn game_boy_frame_sequencer_runs_at_512_hz() {
     write_all(&mut chip, &[(1, 0x80 | 32), (2, 0xF0), (3, 0), (4, 0xC7)]);
     let last = changes(&mut chip, 2_100_000).last().unwrap().0;
     assert!((last as i32 - 32 * 8_192).abs() <= 8_192, "{last}");
-    // The sweep raises the frequency by half every 1/128 s. Beyond the limit, the channel is
-    // silent.
+    // The sweep raises the value of the pitch register by half every 1/128 s. Beyond the limit, the
+    // channel is silent.
     let mut chip = GameBoy::new(4_194_304);
     write_all(&mut chip, &[(0x16, 0x80), (0x14, 0x77), (0x15, 0xFF)]);
     write_all(
@@ -391,7 +391,7 @@ fn scc_truncates_low_bits_and_stops_at_short_periods() {
 }
 
 #[test]
-fn pokey_stops_the_counters_of_its_bases() {
+fn pokey_reset_stops_only_channels_that_count_its_base_clock() {
     // Channel 0 counts either the base clock or the clocks of the chip.
     for (control, counts_clocks) in [(0x00, false), (0x40, true)] {
         let mut chip = Pokey::new(1_789_790);
@@ -434,7 +434,7 @@ fn saa1099_envelopes_shape_the_volume() {
 }
 
 #[test]
-fn saa1099_envelope_without_tone_and_noise_is_heard_itself() {
+fn saa1099_envelope_is_audible_without_tone_and_noise() {
     let heard = |writes: &[(u8, u8)]| {
         let mut chip = Saa1099::new(8_000_000);
         write_all(&mut chip, &[(0x1C, 1), (2, 0x0F), (9, 0xFF), (0x10, 0x70)]);

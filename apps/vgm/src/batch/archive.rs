@@ -1,7 +1,8 @@
 //! The songs in zip and 7z archives.
 //!
-//! We unpack a song of a zip archive when it is rendered. A song of a 7z archive may depend on all
-//! data before it. We therefore unpack the whole archive once when we open it, up to a limit.
+//! We unpack a song of a zip archive each time that we read it. A song of a 7z archive may depend
+//! on all data before it. We therefore unpack the whole archive once when we open it, up to a
+//! limit.
 //!
 //! Invariant: the path of a song always stays below the output folder, even if a malicious archive
 //! has names such as `../a.vgm`.

@@ -44,7 +44,8 @@ pub struct Found {
 
 /// Finds the songs of `paths`.
 ///
-/// - A file is a song, an archive or a playlist. Its first bytes determine which.
+/// - A file is a song, an archive or a playlist. Its first bytes determine which, or its name if
+///   the first bytes do not.
 /// - An archive or a playlist stands for its songs.
 /// - A folder stands for the songs in it. With `recurse`, subfolders and archives in the folder are
 ///   searched as well.

@@ -3,7 +3,7 @@
 //!
 //! Invariants of a plan:
 //!
-//! - No two songs share an output file.
+//! - No two songs share an output file. Only standard output (`-`) can take more than one song.
 //! - The songs are ordered by their expected rendering time, longest first. Otherwise, a long song
 //!   that starts last would keep one worker busy while all others are idle.
 
@@ -220,9 +220,10 @@ pub struct Plan {
 
 impl Plan {
     /// Gives each song an output file of its own. A song that appears twice is rendered once. If
-    /// different songs have the same output, the songs of the folders or archives concerned move
-    /// into folders with the names of these. `roots` has the folder or archive of each song,
-    /// indexed by its order.
+    /// songs of different folders or archives have the same output, all songs of these folders or
+    /// archives move into subfolders with their names. Songs that still have the output of an
+    /// earlier song are rejected. `roots` has the folder or archive of each song, indexed by its
+    /// order.
     fn resolve_outputs(&mut self, base: &Path, roots: &[PathBuf]) {
         self.units.sort_by_key(|unit| unit.order);
         let mut first: HashMap<PathBuf, usize> = HashMap::new();
@@ -286,9 +287,9 @@ impl Plan {
 }
 
 /// Plans the songs of `paths`, as [`find`] finds them. The outputs mirror the tree of the folders
-/// below `output`, with `extension`. No two songs share an output, unless `output` is `-`. A song
-/// that appears twice is rendered once. If songs of several folders or archives have the same name,
-/// they are in folders with the names of these.
+/// below `output`, with `extension`. Unless `output` is `-`, no two songs share an output, and a
+/// song that appears twice is rendered once. If songs of several folders or archives have the same
+/// name, their outputs are in subfolders with the names of these folders or archives.
 pub fn plan(paths: &[PathBuf], output: &Path, extension: &str, recurse: bool) -> Plan {
     let (mut plan, roots) = collect(paths, output, extension, recurse);
     number_tracks(&mut plan.units);

@@ -1,8 +1,8 @@
 //! Playlists in the formats M3U, XSPF and JSPF, and the files to which their entries refer.
 //!
 //! An entry is a path relative to the playlist or a file URI, in the encoding of the machine that
-//! wrote it. We try all readings of an entry, and use the first that exists. The file may also be a
-//! folder, an archive, or another playlist.
+//! wrote it. We try all readings of an entry, and use the first that exists, or the first of all if
+//! none exists. The file may also be a folder, an archive, or another playlist.
 //!
 //! We leave out on purpose all properties of the entries except their locations. We report entries
 //! on the network, but do not fetch them.
@@ -362,7 +362,7 @@ impl Playlist {
     }
 
     /// Returns the reason why a playlist must not be written to `path`, if there is one. An
-    /// existing file must be a playlist, and `replaced` must allow to replace it.
+    /// existing file must be a playlist, and `replaced` must be true, so that we may replace it.
     pub fn refused_at(path: &Path, replaced: bool) -> Option<&'static str> {
         let Ok(there) = std::fs::symlink_metadata(path) else {
             return None;
@@ -378,8 +378,9 @@ impl Playlist {
         (!replaced).then_some("the playlist exists already. Use --overwrite to replace it")
     }
 
-    /// Writes the playlist in the order of the input. Paths are relative to the playlist if
-    /// possible. If there are no files, it writes nothing.
+    /// Writes the playlist in the order of the input. The path of a sound file below the folder of
+    /// the playlist is relative to this folder, unless it has control characters. All other paths
+    /// are absolute. If there are no files, it writes nothing.
     ///
     /// # Errors
     ///

@@ -32,8 +32,8 @@ pub enum StemKind {
 
 impl Plan {
     /// Replaces each song by one unit per chip or voice. It uses only chips that the song writes to
-    /// and that the selection contains. It reads all songs on the pool. Songs that cannot be read
-    /// stay in the plan, and fail when they are rendered.
+    /// and that the selection contains. It reads all songs on the pool. Songs that cannot be read,
+    /// and songs without such a chip, stay in the plan as they are.
     pub fn split_into_stems(&mut self, apart: StemKind, selection: &Selection, pool: &Pool) {
         let stems = pool.map(&self.units, |unit| stems(unit, apart, selection));
         let units = std::mem::take(&mut self.units);

@@ -33,7 +33,7 @@ pub fn utf8(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the possible readings of a name: its bytes unchanged, and if they are not ASCII, also
-/// decoded from Windows-1252 and from Shift JIS.
+/// decoded from Windows-1252 and from Shift JIS. The decoded readings need the feature `formats`.
 pub fn readings(bytes: &[u8]) -> Vec<Vec<u8>> {
     #[allow(
         unused_mut,

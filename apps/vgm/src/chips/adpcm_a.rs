@@ -29,7 +29,7 @@ const END_MASK: u32 = 0xf_ffff;
 /// The attenuation from which a voice is silent.
 const OFF: u8 = 63;
 
-/// The step sizes of 12-bit OKI ADPCM. Each is a tenth larger than the one before.
+/// The step sizes of 12-bit OKI ADPCM. Each is about a tenth larger than the one before.
 const STEPS: [u16; 49] = [
     16, 17, 19, 21, 23, 25, 28, 31, 34, 37, 41, 45, 50, 55, 60, 66, 73, 80, 88, 97, 107, 118, 130,
     143, 157, 173, 190, 209, 230, 253, 279, 307, 337, 371, 408, 449, 494, 544, 598, 658, 724, 796,

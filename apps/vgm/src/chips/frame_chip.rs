@@ -147,8 +147,8 @@ impl FrameChip {
         true
     }
 
-    /// Applies the writes among `events` that set the chip's rate, before they are due. The player
-    /// needs the rate before it renders the first frame.
+    /// Applies the writes among `events` that set the prescaler of a YM2203 or YM2608, before they
+    /// are due. The player needs the rate before it renders the first frame.
     pub fn apply_initial_writes(&mut self, events: &[Event]) {
         if !matches!(self, FrameChip::Ym2203(_) | FrameChip::Ym2608(_)) {
             return;

@@ -28,7 +28,7 @@ pub struct ChipInfo {
     pub voices: &'static [VoiceGroup],
     /// The approximate time to render a frame, in ns. We use it only for estimates.
     ///
-    /// Source: the carried songs, 2.5 GHz Cascade Lake.
+    /// Source: our measurements with the built-in songs on a Cascade Lake at 2.5 GHz.
     pub cost_ns: u64,
     /// The kinds of data blocks and of copies into RAM that load the chip's memory.
     pub memory_blocks: &'static [u8],
@@ -83,7 +83,7 @@ impl VoiceGroup {
 pub enum Create {
     /// A chip that reports its output as steps.
     Steps(fn(u32) -> Box<dyn StepChip>),
-    /// A chip that renders frames from samples in a memory.
+    /// A chip that renders frames, in most cases from samples in a memory.
     Samples(fn(&Header, u32) -> Box<dyn PcmChip>),
     /// [`factory`](super::factory) creates the chip, because it has several parts or its own
     /// variant of [`FrameChip`](super::frame_chip::FrameChip).

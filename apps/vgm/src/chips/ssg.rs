@@ -32,7 +32,8 @@
 /// The number of channels: A, B and C.
 pub const CHANNELS: usize = 3;
 
-/// The 32 levels of the YM2149's converter, which falls by 1.5 dB per step.
+/// The 32 levels of the YM2149's converter. Most steps are about 1.5 dB, and the softest ones are
+/// larger.
 ///
 /// Source: ymfm, `ssg_engine::output`.
 pub const YM2149_LEVELS: [i16; 32] = [
@@ -306,7 +307,7 @@ impl Tone {
 
     /// Returns the number of ticks until the next toggle, at least 1.
     ///
-    /// If a write leaves the counter above its new period, the tone toggles immediately.
+    /// If a write leaves the counter above its new period, the tone toggles in the next tick.
     fn next(&self) -> u32 {
         self.period.saturating_sub(self.count).max(1)
     }
@@ -388,8 +389,8 @@ impl Noise {
 struct Envelope {
     period: u32,
     count: u32,
-    /// The number of steps since the shape was written: 0 to 63, or 32 forever once the envelope is
-    /// held.
+    /// The number of steps since the shape was written: modulo 64, or at most 32 if the shape stops
+    /// after its first 32 steps.
     step: u32,
     shape: u8,
 }

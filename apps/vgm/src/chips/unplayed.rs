@@ -1,7 +1,8 @@
 //! The parts of the format and of the chips that we know but do not play.
 //!
-//! A song that uses one of them gets a line in `not_played`, so that nothing is wrong in silence.
-//! `tests/coverage/` uses each of them in a song, and lists them in `docs/design/vgm-coverage.md`.
+//! A song that uses one of them gets a line in `not_played`, so that the user knows what is
+//! missing. `tests/coverage/` uses each of them in a song, and lists them in
+//! `docs/design/vgm-coverage.md`.
 //!
 //! We do not list what makes no sound: timers, interrupts, status and reading back.
 
@@ -99,7 +100,8 @@ const fn part(chip: ChipId, what: &'static str, sign: Sign) -> Unplayed {
 
 /// The name of the analogue mixing of boards.
 const JOINED_PINS: &str = "mixing of the three joined pins of the SSG (header flags 02, 04, 08)";
-/// The name of the test bits of an OPL chip. Drivers set bit 5 of this register on every OPL chip.
+/// The name of the test bits of an OPL chip. Many drivers set bit 5 of this register on every OPL
+/// chip, so we do not count bit 5 as a test bit.
 const OPL_TEST: &str = "test bits (register 01)";
 /// The name of the test bits of an OPN chip.
 const OPN_TEST: &str = "test bits (register 21)";
@@ -374,7 +376,7 @@ fn fm_slots(mode: u16) -> u8 {
 }
 
 /// Returns whether the key of a slot of a YMF271 is pressed. Slots that play together have the key
-/// of the first one.
+/// of the first one. We also count a slot's own key.
 fn is_pressed(registers: &Registers, mode: u16, group: u16, slot: u8) -> bool {
     let first = match mode & 3 {
         0 => 0,
@@ -397,7 +399,7 @@ fn pressed_slots(registers: &Registers, write: &Write) -> (u16, u8) {
     }
 }
 
-/// Returns whether a pressed slot of a YMF271 is an operator whose wave are samples.
+/// Returns whether a pressed slot of a YMF271 is an operator that plays samples instead of a wave.
 fn samples_in_fm(registers: &Registers, write: &Write) -> bool {
     if !matches!(write.reg & 0xF0, 0x00 | 0xB0) {
         return false;

@@ -264,8 +264,8 @@ impl VoiceMuter {
     }
 
     /// Filters a write to a chip in which the meaning of a write depends on earlier ones. On the
-    /// HuC6280 and MultiPCM, they select the voice or the register. On the OKIM6295, the first of
-    /// two bytes selects a sample, and the second one selects its voices.
+    /// HuC6280 and MultiPCM, earlier writes select the voice or the register. On the OKIM6295, the
+    /// first of two bytes selects a sample, and the second one selects its voices.
     fn filter_latched(&mut self, at: u16, value: u16) -> u16 {
         match (self.chip, at) {
             (ChipId::Okim6295, 0) if self.latch[0] != 0 => {

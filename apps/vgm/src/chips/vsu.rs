@@ -124,7 +124,8 @@ impl Channel {
         }
     }
 
-    /// Returns the number of ticks until the channel switches off or its envelope takes a step.
+    /// Returns the number of ticks until the channel switches off or its envelope takes a step, or
+    /// `u32::MAX` if neither happens.
     fn until_change(&self) -> u32 {
         let mut next = u32::MAX;
         if self.switches_off() {

@@ -1,7 +1,7 @@
 //! Synthetic drums and strings, and encoders for the three kinds of ADPCM that the chips decode.
 //!
 //! An encoder tries every code on a copy of the decoder's state, and keeps the code with the
-//! nearest result. Therefore, the output of the chip is as close as possible to the original.
+//! nearest result. Therefore, the output of the chip stays close to the original.
 //!
 //! Source: the same as for the decoders, see the modules of the chips.
 

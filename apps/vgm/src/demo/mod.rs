@@ -1,7 +1,8 @@
 //! The built-in demo songs, which our own code composes.
 //!
-//! We compose a score from a key, chords and two motifs. An orchestra performs it, which is a chip
-//! with a voice for each part. `creel-vgm generate` writes the files that the library contains.
+//! We compose a score from a key, chords and two motifs. An orchestra performs the score. An
+//! orchestra is one chip, or two, with a voice for each part of the score. `creel-vgm generate`
+//! writes the files that the library contains.
 
 mod adpcm;
 mod opl;

@@ -69,8 +69,8 @@ impl Orchestra for Opll {
                 write(&mut out, 0x30 + channel, instrument << 4 | softness);
             }
         }
-        // The pitches of the rhythm section (10 to 28) are those of the manual. Its levels (36 to
-        // 38) follow.
+        // The pitches of the rhythm section (registers 16 to 18 and 26 to 28) are those of the
+        // manual. Its levels (registers 36 to 38) follow.
         let rhythm = [
             (0x16, 0x20),
             (0x17, 0x50),

@@ -6,7 +6,7 @@ use super::score::{Note, Role};
 use super::writer::Writer;
 use crate::format::ChipId;
 
-/// The clock in Hz, also in the Mega Drive, whose main clock is 7.67 MHz.
+/// The clock in Hz, also in the Mega Drive, whose YM2612 runs at 7.67 MHz.
 pub const CLOCK_HZ: u32 = 3_579_545;
 
 const SILENT: u8 = 15;

@@ -14,7 +14,7 @@ pub struct Ssg {
     pub clock_hz: f64,
 }
 
-/// The channel that plays the drums as noise.
+/// The channel that plays the drums, which are noise, a tone or both.
 const NOISE: u8 = 2;
 
 impl Ssg {
@@ -40,7 +40,7 @@ impl Ssg {
         self.write(out, 0x08 + channel, level);
     }
 
-    /// Plays a drum on the last channel: noise and a tone that fade with the envelope.
+    /// Plays a drum on the last channel: a tone, noise, or both, which fade with the envelope.
     pub fn drum(self, out: &mut Writer, which: i32) {
         let (tone, noise, fall) = [
             (0x900u16, 31, 0x0700u16),

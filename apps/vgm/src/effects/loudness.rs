@@ -94,8 +94,8 @@ impl Measured {
 
     /// Returns the factor that brings the sound to the `wanted` loudness.
     ///
-    /// The factor is limited so that no sample is clipped, unless soft clipping `bends` loud
-    /// samples.
+    /// For [`Loudness::AsIs`], [`Loudness::Tagged`] and silence, the factor is 1. Otherwise, it is
+    /// limited so that no sample is clipped, unless soft clipping `bends` loud samples.
     pub fn gain(&self, wanted: Loudness, bends: bool) -> f32 {
         if self.peak <= 0.0 {
             return 1.0;

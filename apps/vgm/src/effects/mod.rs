@@ -42,7 +42,8 @@ pub struct Effects {
     pub loudness: Loudness,
     /// Whether to compress samples above 0.8 of full scale, so that none must be clipped.
     pub soft_clip: bool,
-    /// Whether to add noise of one step, so that rounding does not cause distortion.
+    /// Whether to add noise of one step, so that rounding to 8 or 16 bits does not cause
+    /// distortion. It has no effect on samples with more bits.
     pub dither: bool,
 }
 

@@ -9,7 +9,8 @@
 
 use super::Effect;
 
-/// The delays of the comb filters in ms. No two of them have a common rhythm.
+/// The delays of the comb filters in ms. No two of them have a simple ratio, so that their echoes
+/// rarely coincide.
 const COMBS_MS: [f64; 4] = [29.7, 37.1, 41.1, 43.7];
 /// The delays of the all-pass filters in ms.
 const SMEARS_MS: [f64; 2] = [5.0, 1.7];

@@ -373,7 +373,7 @@ pub const PWM_BYTES: usize = 3;
 
 /// Returns the register and the value if there is a write to the PWM at `offset`.
 ///
-/// Songs of the 32X consist almost entirely of these writes. Therefore, we look for them first.
+/// Most commands of songs for the 32X are such writes. Therefore, we look for them first.
 #[inline(always)]
 pub fn pwm_write(song: &[u8], offset: usize) -> Option<(u16, u16)> {
     match *song.get(offset..)?.first_chunk()? {

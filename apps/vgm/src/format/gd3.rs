@@ -6,7 +6,8 @@ use super::bytes::u32_at;
 
 /// The names of a song and of the people that made it.
 ///
-/// If the tag is missing or damaged, the fields that could not be read are empty.
+/// If the tag is missing or damaged, the fields that could not be read are empty. If the tag is cut
+/// short, its last field is cut short as well.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Gd3 {
     /// The track's name.

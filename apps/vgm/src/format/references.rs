@@ -53,14 +53,14 @@ impl References {
         }
     }
 
-    /// Notes command E0, which sets the read position of the DAC data.
+    /// Records command E0, which sets the read position of the DAC data.
     pub(super) fn seek(&mut self, offset: u32) {
         self.dac = self.has_dac.then_some(offset);
     }
 
-    /// Notes a command of 80 to 8F, which writes a byte of the DAC data. Only the first one of the
-    /// song and the first one after each command E0 matter, because many songs read some bytes
-    /// beyond the end of a sample.
+    /// Records one of the commands 80 to 8F, which writes a byte of the DAC data. Only the first
+    /// one of the song and the first one after each command E0 matter, because many songs read some
+    /// bytes beyond the end of a sample.
     #[inline]
     pub(super) fn dac_write(&mut self) {
         if let Some(offset) = self.dac.take() {
@@ -68,7 +68,7 @@ impl References {
         }
     }
 
-    /// Notes command 68, which copies samples into the RAM of a chip.
+    /// Records command 68, which copies samples into the RAM of a chip.
     pub(super) fn copy(&mut self, write: &RamWrite, header: &Header) {
         let kind = write.kind;
         match registry::of_block(kind) {
@@ -82,7 +82,7 @@ impl References {
         }
     }
 
-    /// Notes one of the commands 90 to 95, which control a stream.
+    /// Records one of the commands 90 to 95, which control a stream.
     pub(super) fn stream(&mut self, command: &StreamCommand, header: &Header) {
         match *command {
             StreamCommand::Setup { id, chip, .. } => match self.target(id) {
@@ -123,7 +123,7 @@ impl References {
         }
     }
 
-    /// Notes the start of a stream, and returns the kind of its data if it can be heard.
+    /// Records the start of a stream, and returns the kind of its data if it can be heard.
     fn start(&mut self, id: u8, header: &Header) -> Option<u8> {
         let target = self.target(id)?;
         let (number, bank) = (target.number, target.bank?);

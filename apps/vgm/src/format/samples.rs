@@ -90,7 +90,7 @@ pub(super) struct Samples {
 }
 
 impl Samples {
-    /// Notes a write, because it may start a voice that plays samples.
+    /// Records a write that may start a voice which plays samples, or that stores samples.
     #[inline(always)]
     pub(super) fn write(&mut self, write: &Write) {
         // Most writes go to chips without samples.
@@ -192,12 +192,12 @@ impl Samples {
         }
     }
 
-    /// Notes a data block for the memory of a chip.
+    /// Records a data block for the memory of a chip.
     pub(super) fn block(&mut self, block: &Block) {
         self.contains(block.kind, block.second);
     }
 
-    /// Notes a copy into RAM, which may contain samples.
+    /// Records a copy into RAM, which may contain samples.
     pub(super) fn copy(&mut self, copy: &RamWrite) {
         self.contains(copy.kind, copy.second);
     }

@@ -196,7 +196,8 @@ impl Song {
 
 /// Opens a file.
 ///
-/// We reject anything else before opening it, because opening a FIFO may wait for a writer forever.
+/// We reject FIFOs, sockets and devices before we open them, because opening a FIFO may wait for a
+/// writer forever.
 pub fn open(path: &Path) -> io::Result<File> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_dir() {

@@ -296,7 +296,7 @@ impl Walk {
         commands.chain(self.used.lines(header, has)).collect()
     }
 
-    /// Notes a write to the PWM. We play all of its registers except for some bits of register 0.
+    /// Records a write to the PWM. We play all of its registers except for some bits of register 0.
     #[inline(always)]
     fn write_pwm(&mut self, reg: u16, value: u16) {
         if reg == 0 {

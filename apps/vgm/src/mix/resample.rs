@@ -89,8 +89,7 @@ impl Resampler {
             .saturating_sub(self.left.len())
     }
 
-    /// Adds native frames. We clip values beyond 16 bits, because the converters of the chips do
-    /// so.
+    /// Adds native frames. We clip values beyond 16 bits, as most converters of the chips do.
     pub fn push(&mut self, frames: &[[i32; 2]]) {
         let narrow = |value: i32| value.clamp(-0x8000, 0x7FFF) as i16;
         let held = self.left.len();

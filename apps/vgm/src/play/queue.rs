@@ -106,7 +106,7 @@ impl Queue {
     }
 
     /// Shuffles the order for the next round. The last song of this round does not become the first
-    /// of the next.
+    /// of the next, unless it is the only one.
     fn shuffle_round(&mut self) {
         let last = self.order.last().copied();
         shuffle(&mut self.order, &mut self.seed);

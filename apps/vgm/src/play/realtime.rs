@@ -17,7 +17,7 @@ const NICE: i32 = -11;
 const REALTIME_PRIORITY: i32 = 5;
 
 /// Raises the priority of the calling thread as far as the user is allowed to. The user needs to be
-/// root or to have a limit (`rtprio`, `nice`), which distributions give to the group `audio`.
+/// root or to have a limit (`rtprio`, `nice`), which some distributions give to the group `audio`.
 ///
 /// Only a thread without other work (`is_alone`) gets a real-time class, because other work could
 /// keep all other threads from using the core.

@@ -170,8 +170,8 @@ impl<'s> SongPlayer<'s> {
         self.finish_seek();
     }
 
-    /// Starts a seek at the nearest copy before the frame. Returns the frame of the destination,
-    /// which is at most the end of the song.
+    /// Starts a seek at the nearest copy before the frame, or at the current position if that is
+    /// nearer. Returns the frame of the destination, which is at most the end of the song.
     pub(super) fn start_seek(&mut self, to: u64) -> u64 {
         let to = to.min(self.frames());
         let reached = |copies: &mut dyn DoubleEndedIterator<Item = &SplitPlayer<'s>>| {

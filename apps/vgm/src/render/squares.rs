@@ -12,8 +12,8 @@ use crate::chips::voices::VoiceMuter;
 use crate::format::{ChipId, Song};
 use crate::sequence::{Action, LANES, Queue};
 
-/// The time constant of the running mean: 2^11 frames, which keeps everything above 4 Hz at 44.1
-/// kHz.
+/// The time constant of the running mean: 2^11 frames, which is a corner frequency of 3.4 Hz at
+/// 44.1 kHz.
 ///
 /// The outputs of these chips swing between 0 and a level. On the board, a capacitor removes the
 /// mean.
@@ -219,7 +219,8 @@ impl SquareVoice {
         blep.tick_of_frame(blep.frame() + frames)
     }
 
-    /// Applies all events that are due now. Returns the tick of the chip at the next event.
+    /// Applies all events that are due now. Returns the tick of the chip at the next event, or
+    /// `u64::MAX` if there is none.
     fn apply_due(&mut self, song: &Song, queue: &mut Queue) -> u64 {
         let now = self.line.blep.both().tick();
         let mut taken = 0;

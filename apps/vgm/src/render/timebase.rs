@@ -49,7 +49,7 @@ impl Timebase {
     /// Returns the native frame before which an event at `tick` takes effect.
     pub fn frame_of(self, tick: u64) -> u64 {
         let tick = tick.saturating_sub(self.from.0);
-        // 64 bits are enough, except for songs that last for years.
+        // 64 bits are enough, except for songs that last for days.
         if let Some(frames) = tick.checked_mul(self.frames) {
             return self.from.1 + frames.div_ceil(self.ticks);
         }

@@ -40,12 +40,13 @@ pub struct Stream {
     hz: u32,
     /// The number of values to advance per write, which is above 1 if the stream is too fast.
     stride: u64,
-    /// The offset in the bank at which a run begins, in bytes. A run is one pass over the data of
-    /// the stream.
+    /// The offset in the bank at which the data of a run begins, in bytes. A run is one pass over
+    /// the data of the stream.
     start: usize,
-    /// The number of writes in a run.
+    /// The number of values in a run.
     length: u64,
-    /// The number of writes made in this run.
+    /// The position of the next value in this run, in values. If the run is reversed, it counts
+    /// from the end.
     made: u64,
     reverse: bool,
     repeat: bool,
@@ -95,7 +96,7 @@ impl Stream {
         self.base = usize::from(base);
     }
 
-    /// Sets the number of writes per second. A rate of 0 pauses the stream.
+    /// Sets the number of values per second. A rate of 0 pauses the stream.
     pub fn set_frequency(&mut self, hz: u32, now: u64) {
         if self.hz == 0 {
             self.next_tick = now;
@@ -105,7 +106,8 @@ impl Stream {
         self.next_fraction = 0;
     }
 
-    /// Starts the stream at `offset` bytes of the bank. `mode` selects the unit of `length`.
+    /// Starts the stream at `offset` bytes of the bank. `mode` selects the unit of `length`. If it
+    /// selects none, we only set the position.
     pub fn start(&mut self, song: &Song, now: u64, offset: u32, mode: u8, length: u32) {
         if offset != OFFSET_KEPT {
             self.start = offset as usize;
@@ -171,7 +173,7 @@ impl Stream {
         (self.next_tick, self.next_fraction) = (now, 0);
     }
 
-    /// Returns the number of bytes per write. The step and the base count in this unit.
+    /// Returns the number of bytes per value. The step and the base count values.
     fn width(&self) -> usize {
         match self.target.map(|target| target.chip) {
             Some(ChipId::Pwm | ChipId::Qsound) => 2,
@@ -193,7 +195,7 @@ impl Stream {
         left.div_ceil(self.step * self.width()) as u64
     }
 
-    /// Returns the data of a write. We take the first byte for the low one.
+    /// Returns the value at this index of a run. We take its first byte for the low one.
     fn data(&self, song: &Song, index: u64) -> Option<u16> {
         let (index, width) = (usize::try_from(index).ok()?, self.width());
         let at = self.start.checked_add(self.base * width)?;

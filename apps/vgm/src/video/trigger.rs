@@ -260,8 +260,8 @@ fn similarity_to(reference: &[f32], wave: &[f32], place: usize) -> f32 {
     dot(wave, reference) / power.sqrt().max(1e-12)
 }
 
-/// Returns the similarity of the wave to itself `lag` samples later. It is 1 for a period and below
-/// that for all other lags. `powers` are those of [`sum_powers`].
+/// Returns the similarity of the wave to itself `lag` samples later. It is 1 if the wave repeats
+/// exactly after `lag` samples, and less otherwise. `powers` are those of [`sum_powers`].
 fn similarity(wave: &[f32], powers: &[f32], lag: usize) -> f32 {
     let length = wave.len() - lag;
     let power = powers[length] + (powers[wave.len()] - powers[lag]);

@@ -246,7 +246,7 @@ fn each_command_is_played_or_reported() {
     }
 }
 
-/// Returns a song that has a data block of this kind with 16 bytes.
+/// Returns a song that has a short data block of this kind.
 fn block_song(kind: u8) -> Song {
     let mut block = vec![0x67, 0x66, kind];
     let data: &[u8] = match kind {

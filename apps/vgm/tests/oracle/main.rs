@@ -178,8 +178,8 @@ fn compare_prescaled<C>(groups: &[Group], kind: ChipType, ours: impl Fn() -> Our
     }
 }
 
-/// Asserts that both outputs are equal. Returns the number of frames that were not silent, and the
-/// number of all frames.
+/// Asserts that both outputs are equal. Returns the number of audible frames, and the number of all
+/// frames.
 fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) -> (usize, usize) {
     let Ours {
         mut chip,
@@ -209,26 +209,26 @@ fn follow<C>(seed: u64, steps: Vec<Step>, ours: Ours<C>, mut theirs: Reference) 
 }
 
 #[test]
-fn ym2151_streams() {
+fn ym2151_renders_random_writes_like_ymfm() {
     compare(streams::YM2151, ChipType::Ym2151, || ym2151(CLOCK_HZ));
     compare(streams::YM2151_NOISE, ChipType::Ym2151, || ym2151(CLOCK_HZ));
 }
 
 #[test]
-fn ym2203_streams() {
+fn ym2203_renders_random_writes_like_ymfm() {
     compare(streams::YM2203, ChipType::Ym2203, || ym2203(CLOCK_HZ));
     compare(streams::SSG_EG, ChipType::Ym2203, || ym2203(CLOCK_HZ));
 }
 
 #[test]
-fn ym2608_streams() {
+fn ym2608_renders_random_writes_like_ymfm() {
     compare(streams::YM2608, ChipType::Ym2608, || {
         ym2608(CLOCK_HZ, memories())
     });
 }
 
 #[test]
-fn prescaler_streams() {
+fn ym2203_and_ym2608_apply_their_prescaler_like_ymfm() {
     compare_prescaled(streams::YM2203, ChipType::Ym2203, || ym2203(CLOCK_HZ));
     compare_prescaled(streams::YM2608, ChipType::Ym2608, || {
         ym2608(CLOCK_HZ, memories())
@@ -236,7 +236,7 @@ fn prescaler_streams() {
 }
 
 #[test]
-fn ym2610_streams() {
+fn ym2610_renders_random_writes_like_ymfm() {
     compare(streams::YM2610, ChipType::Ym2610, || {
         ym2610(Ym2610::new(CLOCK_HZ), memories())
     });
@@ -246,7 +246,7 @@ fn ym2610_streams() {
 }
 
 #[test]
-fn ym2612_streams() {
+fn ym2612_renders_random_writes_like_ymfm() {
     compare(streams::YM2612, ChipType::Ym2612, || {
         ym2612(Ym2612::new(CLOCK_HZ))
     });
@@ -256,7 +256,7 @@ fn ym2612_streams() {
 }
 
 #[test]
-fn ym3438_streams() {
+fn ym3438_renders_random_writes_like_ymfm() {
     compare(streams::YM2612, ChipType::Ym3438, || {
         ym2612(Ym2612::new_3438(CLOCK_HZ))
     });

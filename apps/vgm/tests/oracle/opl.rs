@@ -54,34 +54,34 @@ pub fn opll(chip: Ym2413) -> Ours<Ym2413> {
 }
 
 #[test]
-fn ym3526_streams() {
+fn ym3526_renders_random_writes_like_ymfm() {
     compare(groups::OPL, ChipType::Ym3526, || ym3526(CLOCK_HZ));
 }
 
 #[test]
-fn y8950_streams() {
+fn y8950_renders_random_writes_like_ymfm() {
     let ours = || y8950(CLOCK_HZ, memories());
     compare(groups::Y8950, ChipType::Y8950, ours);
 }
 
 #[test]
-fn ym3812_streams() {
+fn ym3812_renders_random_writes_like_ymfm() {
     compare(groups::OPL, ChipType::Ym3812, || ym3812(CLOCK_HZ));
 }
 
 #[test]
-fn ymf262_streams() {
+fn ymf262_renders_random_writes_like_ymfm() {
     compare(groups::OPL3, ChipType::Ymf262, || ymf262(CLOCK_HZ));
 }
 
 #[test]
-fn ym2413_streams() {
+fn ym2413_renders_random_writes_like_ymfm() {
     let ours = || opll(Ym2413::new(CLOCK_HZ));
     compare(groups::OPLL, ChipType::Ym2413, ours);
 }
 
 #[test]
-fn vrc7_streams() {
+fn vrc7_renders_random_writes_like_ymfm() {
     let ours = || opll(Ym2413::new_vrc7(CLOCK_HZ));
     compare(groups::OPLL, ChipType::Ds1001, ours);
 }

@@ -21,7 +21,7 @@ fn write(random: &mut Random) -> (u8, u8) {
 }
 
 #[test]
-fn ssg_streams() {
+fn ssg_levels_of_random_writes_equal_those_of_ymfm() {
     for seed in 0..SEEDS {
         let mut random = Random(seed);
         let mut ours = Ssg::new();

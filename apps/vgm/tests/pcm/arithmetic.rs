@@ -204,7 +204,7 @@ fn k053260_pans_at_constant_power_and_decodes_kadpcm() {
 }
 
 #[test]
-fn k054539_end_markers_and_echo_delay() {
+fn k054539_stops_or_loops_at_end_markers_and_delays_its_echo() {
     let setup = [(2, 0x2F, 1), (0, 2, 1), (0, 4, 0xFF), (0, 5, 0x11 + 14)];
     let note = |kind: u16, looping: u16, memory: &[u8]| {
         let mut chip = with_rom(K054539::new(18_432_000, 0), 0x8C, memory);
@@ -296,7 +296,7 @@ fn qsound_loops_and_pans() {
 }
 
 #[test]
-fn c352_reverses_links_and_ramps_volume() {
+fn c352_loops_forward_or_to_and_fro_and_ramps_its_volume() {
     let memory: Vec<u8> = (0..64).collect();
     let note = |flags: u16| {
         let mut chip = with_rom(C352::new(24_192_000, 72, true), 0x92, &memory);
@@ -374,14 +374,14 @@ fn c140_decodes_companded_samples_and_c219_swaps_bytes() {
     // The codes decode to (1 << 2) + 48 and to -(2 << 1) - 16.
     let codes = note(0, 0x18, &[0, 0x0A, 0xF1, 0x0A]);
     assert_eq!(codes[1..4], [(1 << 2) + 48, -(2 << 1) - 16, (1 << 2) + 48]);
-    // The bytes of a word are swapped. F1 is minus 71 in sign and magnitude.
+    // The bytes of a word are swapped. F1 is minus 71 in sign and magnitude (both hexadecimal).
     let swapped = note(2, 0, &[1, 2, 3, 4, 5, 6, 7, 8]);
     assert_eq!(swapped[1..4], [1, 4, 3].map(|value| value * 32));
     assert_eq!(note(2, 1, &[0xF1, 0, 0, 0])[1], -0x71 * 32);
 }
 
 #[test]
-fn upd7759_silences_repeats_and_ends() {
+fn upd7759_plays_silences_and_repeats_blocks_and_ends() {
     // Phrase 0 is at address 8. After the byte with its kind, it has these blocks:
     //
     // - 09: silence of 10 × 1,024 clocks, which is 16 ms.
@@ -413,7 +413,7 @@ fn upd7759_silences_repeats_and_ends() {
 }
 
 #[test]
-fn ga20_volume_curve_and_rates() {
+fn ga20_volume_follows_its_curve_and_rate_f0_plays_a_sample_per_frame() {
     let level = |volume: u16| {
         let mut chip = with_rom(Ga20::new(3_579_545), 0x93, &[0xC0; 64]);
         let voice = [(2, 4), (4, 0xF0), (5, volume), (6, 2)];
@@ -451,7 +451,7 @@ fn x1_010_plays_wavetables_with_envelopes() {
 }
 
 #[test]
-fn pwm_is_silent_at_half_cycle() {
+fn pwm_is_silent_at_a_width_of_half_a_cycle() {
     let mut chip = Pwm::new();
     write(&mut chip, &[(0, 1, 1001), (0, 2, 500), (0, 3, 1000)]);
     assert_eq!(both(&mut chip, 1), [[0, 0x7FFF]]);
@@ -581,7 +581,7 @@ fn es5506(chip: &mut Es550x, register: u16, value: u32) {
 }
 
 #[test]
-fn es5506_loops_and_volume_exponent() {
+fn es5506_loops_to_and_fro_and_a_volume_exponent_is_6_db() {
     let memory: Vec<u8> = (0..64u16).flat_map(|n| (n * 256).to_be_bytes()).collect();
     let note = |control: u32, volume: u32| {
         let mut chip = with_rom(Es550x::new(16_000_000), 0x90, &memory);
@@ -626,7 +626,7 @@ fn es5506_loops_and_volume_exponent() {
 }
 
 #[test]
-fn scsp_send_levels_and_octaves() {
+fn scsp_send_level_is_6_db_per_step_and_an_octave_doubles_the_speed() {
     let note = |send: u16, octave: u16| {
         let mut chip = Scsp::new(22_579_200);
         let memory: Vec<u8> = (0..256u16).flat_map(|n| (n * 64).to_be_bytes()).collect();
@@ -661,7 +661,7 @@ fn scsp_send_levels_and_octaves() {
         );
     }
     assert_eq!(note(0, 0)[60], [0, 0]);
-    // Pan 2 is 6 dB to the side that bit 4 selects.
+    // Pan 2 lowers the left side by 6 dB. If bit 4 is also set, it lowers the right side instead.
     let [left, right] = note(0xE2, 0)[60];
     assert_eq!([right, left * 2], whole[60]);
     assert_eq!(note(0xF2, 0)[60], [right, left]);

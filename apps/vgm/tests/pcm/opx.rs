@@ -406,7 +406,8 @@ fn ymf271_modulation_depth_follows_its_register() {
 
 #[test]
 fn ymf271_lfo_frequency_and_depth_match_the_manual() {
-    // A square LFO on constant samples lowers each first half by 23.6 dB.
+    // The samples are constant. A square LFO lowers them by 23.6 dB in the first half of each of
+    // its periods.
     let mut chip = voices(&[0x40; 64], &[(4, 0x30, 63)]);
     // Speed 240 has 2048 frames (16 × 2^7) per period, which is 21.533 Hz.
     write(&mut chip, &[(0, 0x10, 240), (0, 0x20, 0xC2), (0, 0, 1)]);

@@ -104,7 +104,7 @@ fn frames(kind: &Kind, seed: u64, cut: usize) -> Vec<[i32; 2]> {
 }
 
 #[test]
-fn random_writes_are_independent_of_block_size() {
+fn output_of_random_writes_is_independent_of_block_size() {
     for (number, kind) in KINDS.iter().enumerate() {
         let mut heard = 0;
         for seed in 0..6 {

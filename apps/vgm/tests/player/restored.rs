@@ -22,7 +22,8 @@ fn terminal_is_restored_after_ctrl_c() {
 
 #[test]
 fn interrupt_exits_by_signal_so_that_shell_loops_end() {
-    // A shell with job control, and one without it. The latter gets the signal through its group.
+    // A shell with job control, and one without it. The shell without job control gets the signal
+    // because it is in the process group of the player.
     for jobs in ["set -m; ", ""] {
         let script = format!("{jobs}for n in 1 2 3; do echo begin $n; \"$@\"; done");
         let words = [&["-c", &script, "bash", PROGRAM, "play"][..], &demo(&[])].concat();

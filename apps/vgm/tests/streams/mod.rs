@@ -82,7 +82,8 @@ pub const YM2610: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// The registers of the YM2608 except for the prescaler, which would change the length of frames.
+/// The registers of the YM2608 without its SSG. We leave out the prescaler, which would change the
+/// length of frames.
 pub const YM2608: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(70, 0, 0x30, 0x9f),
@@ -99,7 +100,8 @@ pub const YM2608: &[Group] = &[
     group(3, 1, 0x00, 0xff),
 ];
 
-/// The registers of the YM2203 except for the prescaler, which would change the length of frames.
+/// The FM registers of the YM2203. We leave out the prescaler, which would change the length of
+/// frames.
 pub const YM2203: &[Group] = &[
     group(30, 0, 0x28, 0x28),
     group(80, 0, 0x30, 0x9f),

@@ -112,7 +112,7 @@ fn exponential(pairs: &[[__m512i; 2]; 2], attenuation: __m512i) -> __m512i {
         _mm512_srli_epi16::<3>(pair),
         _mm512_and_si512(pair, _mm512_set1_epi16(7)),
     );
-    // We avoid a multiplication, because wide multiplications slow the whole processor down.
+    // We avoid a multiplication, because wide multiplications lower the clock of some processors.
     _mm512_slli_epi16::<2>(_mm512_mask_sub_epi16(first, second, first, less))
 }
 

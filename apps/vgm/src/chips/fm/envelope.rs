@@ -1,8 +1,8 @@
 //! The envelope generator of one operator, which we run from step to step.
 //!
 //! The hardware processes every envelope at each of its ticks, and most of the time nothing
-//! changes. At rate r, only every 2^(11 - r/4)th tick can change it. [`Envelope::run`] computes the
-//! next such tick and jumps there.
+//! changes. At a rate r below 44, only every 2^(11 - r/4)th tick can change it. [`Envelope::run`]
+//! computes the next such tick and jumps there.
 //!
 //! We leave out the SSG-EG of the OPN family on purpose, because it acts between ticks and changes
 //! the phase. It is in `ssg_eg.rs` and uses the functions of this module.

@@ -8,7 +8,7 @@
 //! we compute the tones of each channel.
 //!
 //! Invariant: the values are bit-exact with ymfm (BSD-3-Clause, Aaron Giles) at the native rate of
-//! the chip, for any block sizes. The only exception are keys that [`timer`] A presses.
+//! the chip, for any block sizes. The only exceptions are keys that [`timer`] A presses.
 
 pub mod algorithms;
 #[cfg(target_arch = "x86_64")]

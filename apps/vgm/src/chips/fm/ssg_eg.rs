@@ -2,7 +2,7 @@
 //! of the SSG.
 //!
 //! It acts in every frame in which the attenuation has passed the middle, and not only at the ticks
-//! of the envelope. It can also restart the phase. We run it frame by frame there.
+//! of the envelope. It can also restart the phase. We therefore compute these frames one by one.
 //!
 //! | mode | |
 //! |---|---|

@@ -29,8 +29,8 @@ pub type Waveform = [u16; PERIOD];
 /// The sine wave.
 pub static SINE: Waveform = sine();
 
-/// The linear volume, 14 bits signed, of a 5.8 logarithmic attenuation. The upper half of the table
-/// is the negative of the lower half.
+/// The linear volume, 14 bits signed, of a logarithmic attenuation with 5 integer bits and 8
+/// fraction bits. The upper half of the table is the negative of the lower half.
 pub static VOLUME: [i16; 2 * SIGN as usize] = volume();
 
 const fn sine() -> Waveform {
@@ -112,8 +112,9 @@ pub fn envelope_steps(rate: u8) -> u32 {
     STEPS[usize::from(rate & 63)]
 }
 
-/// Returns the detune of a key code (0 to 31) in phase steps. A `detune` of 0 to 3 raises the
-/// pitch, and 4 to 7 lower it.
+/// Returns the detune of a key code (0 to 31) in phase steps. A `detune` of 1 to 3 raises the
+/// pitch, and 5 to 7 lower it. 0 and 4 leave it unchanged, and for the lowest key codes 1 and 5 do
+/// as well.
 pub fn detune(detune: u8, key_code: u8) -> i32 {
     let magnitude = i32::from(DETUNE[usize::from(detune & 3)][usize::from(key_code & 31)]);
     if detune & 4 != 0 {

@@ -1,6 +1,7 @@
 //! The length counter and the volume envelope of the Game Boy's channels.
 
-/// A counter that ends a note after a given number of 256ths of a second.
+/// A counter that ends a note after a given number of 256ths of a second, if the song uses the
+/// counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Length {
     pub(super) used: bool,

@@ -1,4 +1,5 @@
-//! The DMC: each bit of a sample moves a level of 7 bits up or down by two.
+//! The DMC: each bit of a sample moves a level of 7 bits up or down by two, unless the level would
+//! leave the range from 0 to 127.
 //!
 //! | register | |
 //! |---|---|

@@ -3,8 +3,8 @@
 use super::LENGTHS;
 use crate::chips::step_chip::{Countdown, is_inaudible};
 
-/// A counter that ends a note after a given number of half frames. There are two half frames in a
-/// round of the frame counter.
+/// A counter that ends a note after a given number of half frames, unless the song holds it. There
+/// are two half frames in a round of the frame counter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Length {
     on: bool,

@@ -241,7 +241,7 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
 
     /// Renders the first operators of all channels and updates their feedback memories.
     ///
-    /// Only these operators have frames that depend on each other.
+    /// Only in these operators can a frame depend on the previous ones, because of the feedback.
     fn render_first(&mut self, block: &Block) -> [Plan; CHANNELS] {
         let frames = block.frames;
         let (mut front, mut back) = (0, CHANNELS);

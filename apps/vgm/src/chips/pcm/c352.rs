@@ -112,8 +112,8 @@ pub struct C352 {
 
 /// Returns the values of the companded codes.
 ///
-/// The segments have steps of 1, 2, 4, 8 and 16, in units of 32. A code with the high bit set is
-/// the complement.
+/// The segments have steps of 1, 2, 4, 8 and 16, in units of 32. A code with the high bit set gives
+/// the complement of the value without this bit, in which we clear the low five bits.
 fn companded() -> [i32; 256] {
     let mut table = [0; 256];
     let mut size = 0;

@@ -1,4 +1,4 @@
-//! The chips that play samples from memory, which the song contains.
+//! The chips that play samples. Most of them read the samples from a memory, which the song fills.
 //!
 //! These chips differ in everything except three things: they have registers, often an address
 //! space for memory, and a native rate. Therefore we use a trait for them.

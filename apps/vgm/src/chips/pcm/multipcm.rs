@@ -55,7 +55,8 @@ pub struct MultiPcm {
     voice: Option<usize>,
     register: u8,
     voices: Voices<VOICES>,
-    /// The banks of voices that are panned right, and of voices that are panned left.
+    /// The bank of voices with a pan of 0 to 7 (from the middle to the right), and the bank of
+    /// voices with a pan of 8 to 15 (silent, or on the left).
     banks: [u32; 2],
     rom: Rom,
 }
@@ -117,8 +118,8 @@ impl PcmChip for MultiPcm {
         }
     }
 
-    /// Port 1 selects banks. Bit 0 of the register is for voices on the right, and bit 1 for those
-    /// on the left.
+    /// A write to port 1 selects a bank. Bit 0 of the register number selects it for voices with a
+    /// pan of 0 to 7, and bit 1 for voices with a pan of 8 to 15.
     fn write(&mut self, port: u8, reg: u16, value: u16) {
         let byte = value as u8;
         match (port, reg) {

@@ -33,7 +33,7 @@ pub const INFO: ChipInfo = ChipInfo {
     create: Create::Samples(|_, _| Box::new(Pwm::new())),
 };
 
-/// The cycle until the song sets one. Programs of the console usually set this cycle, which gives
+/// The cycle until the song sets one. Programs of the 32X usually set this cycle, which gives
 /// 22,020 pulses per second.
 const USUAL_CYCLE: u16 = 1045;
 
@@ -70,7 +70,8 @@ impl Pwm {
     }
 
     /// Returns the level of a width. It is the difference between the width and half of the cycle,
-    /// times 0x7FFF, divided by half of the cycle and rounded towards 0.
+    /// times 0x7FFF, divided by half of the cycle and rounded towards 0. If the cycle is odd, the
+    /// half that is subtracted is rounded down, and the divisor is rounded up.
     ///
     /// We multiply by `step`, which is 0x7FFF divided by half of the cycle. A division for each of
     /// the thousands of writes per second would take as long as everything else.

@@ -568,7 +568,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const QUIT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Waits for the renderer and the sink, and returns the panic of one of them, if any. Returns
-/// `None` if they have not ended in time, because the device stalls.
+/// `None` if they have not ended in time, for example because the device stalls.
 fn finish(
     pool: &Pool,
     ends: [JoinHandle<()>; 2],

@@ -39,7 +39,7 @@ pub fn default_socket() -> Result<PathBuf, String> {
 ///
 /// # Errors
 ///
-/// Fails if no player is listening.
+/// Fails if no player is listening, or if the system reports an error.
 pub fn connect(path: &Path, timeout: Duration) -> io::Result<StdStream> {
     let stream = StdStream::connect(path)?;
     stream.set_read_timeout(Some(timeout))?;

@@ -54,7 +54,7 @@ fn read(file: &Path) -> SavedPositions {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// The time between two saves, and therefore the most that a crash can lose.
+/// The time between two saves, and therefore about the most that a crash can lose.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Saves the position regularly while the queue plays, in case the player crashes.

@@ -66,7 +66,7 @@ impl PlayerSession {
         self.quit.store(true, Relaxed);
     }
 
-    /// Returns the title and game of a song if they have been read and are not empty.
+    /// Returns the title of a song, with its game, if its tags have been read and have a title.
     pub fn title(&self, place: usize) -> Option<&str> {
         let title = self.titles.get(place)?.get()?;
         (!title.is_empty()).then_some(title)
@@ -160,7 +160,8 @@ impl PlayerSession {
     }
 }
 
-/// Returns the title and game of a song, or `None` if its tags have no title.
+/// Returns the title of a song, with the game if the tags have one. Returns `None` if the tags have
+/// no title.
 pub fn display_title(tags: &Gd3) -> Option<String> {
     let (title, game) = (&tags.track, &tags.game);
     match (title.is_empty(), game.is_empty()) {

@@ -1,4 +1,4 @@
-//! The terminal of the interface. We write to it without blocking, and restore it in any case, even
+//! The terminal of the interface. We write to it without blocking, and restore it at the end, even
 //! after a panic.
 
 use std::cell::RefCell;

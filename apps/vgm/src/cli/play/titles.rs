@@ -10,7 +10,8 @@ use creel_vgm::batch::Source;
 
 use super::session::PlayerSession;
 
-/// Starts the thread, with the lowest priority on Linux.
+/// Starts a thread that reads the titles of the songs outside of archives. On Linux, the thread has
+/// the lowest priority.
 ///
 /// # Errors
 ///

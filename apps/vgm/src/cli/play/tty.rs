@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::process::{Signal, getpgrp, kill_current_process_group};
 use rustix::termios::tcgetpgrp;
 
-/// The terminal, to which a reference can write.
+/// The terminal. We use a `File`, because writing to it needs only a shared reference.
 pub type Tty = File;
 
 /// Opens the terminal again, in non-blocking mode. We do not use standard output, because other

@@ -249,7 +249,7 @@ impl View {
     }
 }
 
-/// Returns the title and game of a song, or its file if it has no title.
+/// Returns the title of a song, or its file if it has no title, with the game if the tags have one.
 pub fn title(track: &Track) -> String {
     let game = &track.tags.game;
     display_title(&track.tags).unwrap_or_else(|| match game.is_empty() {

@@ -1,5 +1,5 @@
-//! The index of an archive. It stores the tags, length and chips of each song between two starts of
-//! the server.
+//! The index of a collection of songs. It keeps the tags, the length and the chips of each song
+//! from one start of the server to the next.
 //!
 //! Invariant: a file is read again only if its size or modification time has changed, or if its
 //! entry in the index cannot be parsed. A file that no longer exists is removed from the index. The
@@ -73,8 +73,8 @@ impl Song {
         Song { entry, text, file }
     }
 
-    /// Returns the source of the song, or `None` if it no longer exists. This opens the archive if
-    /// the song is in one.
+    /// Returns the source of the song, or `None` if its file cannot be read or no longer contains
+    /// the song. This opens the archive if the song is in one.
     pub fn source(&self) -> Option<Source> {
         let songs = songs_of(&self.file).ok()?;
         songs
@@ -187,8 +187,8 @@ impl Index {
         Ok(Index { database, name })
     }
 
-    /// Reads new and changed files in these folders. It removes all files that no longer exist,
-    /// also those of other folders.
+    /// Reads new and changed files in these folders. It removes all files that no longer exist from
+    /// the index, also those of other folders.
     pub fn refresh(&self, folders: &[PathBuf], pool: &Pool) -> anyhow::Result<Refresh> {
         self.renewed(folders, pool)
             .with_context(|| format!("cannot update the index {}", self.name))

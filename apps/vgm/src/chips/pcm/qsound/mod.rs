@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn qsound_delays_apply_with_their_own_register() {
+    fn qsound_delays_apply_when_register_e2_is_set() {
         let loudest = |writes: &[(u16, u16)]| {
             let frames = impulse(&[&[(0x80, 0x140)], writes].concat());
             let at = (0..frames.len()).max_by_key(|at| frames[*at][0].abs());

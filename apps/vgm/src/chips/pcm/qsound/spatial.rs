@@ -4,7 +4,7 @@
 //! The wet signal is inverted, and attenuated more at higher frequencies. It is also later than the
 //! dry signal of its side, by 0.23 ms on the left and by 0.08 ms on the right. A voice at one side
 //! is dry there and wet at the other side. This cancels the crosstalk to the other ear. A voice in
-//! the middle has both on both sides. Pans 140 to 160 have the dry signal only.
+//! the middle has both on both sides. Pans 140h to 160h have the dry signal only.
 //!
 //! The program of the chip filters with 95 coefficients from a ROM that is not part of this
 //! project. We designed our own filter from three properties, which we measured in the output of
@@ -46,7 +46,7 @@ pub struct Pan {
 }
 
 impl Pan {
-    /// Returns the pan of a register value: 110 left to 130 right, or 140 to 160 without the
+    /// Returns the pan of a register value: 110h left to 130h right, or 140h to 160h without the
     /// filter.
     pub fn of(value: u16) -> Pan {
         let part = |thousandths: i32| (thousandths * WHOLE + 500) / 1000;

@@ -303,7 +303,7 @@ impl Slot {
 
     /// Returns the phase change of the LFO per update, as a fraction of 2^32.
     ///
-    /// Source: the manual's frequencies, of which each is a number of frames.
+    /// Source: the frequencies in the manual. The period of each is a whole number of frames.
     fn lfo_step(&self) -> u32 {
         let entry = 256 - u32::from(self.lfo_speed);
         let (mantissa, exponent) = (entry & 15, entry >> 4);

@@ -129,8 +129,8 @@ fn wave(lane: &Lane, columns: usize, rows: usize) -> Vec<String> {
     (0..rows).map(line).collect()
 }
 
-/// Returns half of the wave, starting where it first rises through zero. A steady tone therefore
-/// does not move on the screen.
+/// Returns half of the wave, from the point at which its first half first rises through zero, or
+/// from its start if there is no such point. A steady tone therefore does not move on the screen.
 fn triggered(wave: &[f32]) -> &[f32] {
     let half = wave.len() / 2;
     let rises = wave[..half]

@@ -51,7 +51,8 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
 
 /// Returns the strength of a frequency, which is 1 for a sine of full scale. It uses Goertzel's
 /// algorithm on the latest frames. It takes eight periods of the frequency, but at least 192 and at
-/// most [`SPECTRUM_FRAMES`] frames. High frequencies therefore use fewer frames.
+/// most [`SPECTRUM_FRAMES`] frames, or all frames if there are fewer. High frequencies therefore
+/// use fewer frames than low ones.
 fn goertzel(sound: &[f32], turns: f32) -> f32 {
     let length = ((8.0 / turns) as usize)
         .clamp(192, SPECTRUM_FRAMES)

@@ -171,7 +171,7 @@ impl Change<'_> {
 }
 
 /// Returns the change of one of Creel's subjects. Returns `None` if the subject is not one of
-/// Creel's, or if one of the reports lacks it or its baseline.
+/// Creel's, if one of the reports lacks it or its baseline, or if a ratio cannot be estimated.
 fn change<'a>(
     old: &CaseView,
     case: &CaseView<'a>,

@@ -190,7 +190,8 @@ fn conjugate(
     }
 }
 
-/// Returns the step size at which the objective stops falling, found by bisection.
+/// Returns the step size, from 0 to 1, at which the objective stops falling. It is found by
+/// bisection, and is 1 if the objective falls up to there.
 fn line_search(links: &[TntpLink], flows: &[f64], direction: &[f64]) -> f64 {
     let falls = |step: f64| {
         let change = |((link, flow), d): ((&TntpLink, &f64), &f64)| {

@@ -205,7 +205,7 @@ fn cars_in_a_roundabout_never_block_each_other_for_ever() {
 
 #[test]
 fn a_full_roundabout_keeps_a_free_place_for_the_cars_on_it() {
-    // All cars drive around once, so no car leaves before the ring has been full for long.
+    // All cars drive around twice, so no car leaves before the ring has been full for long.
     let network = Arc::new(Network::new(roundabout(22, 300)).unwrap());
     let lap = |i: u32| {
         let arm = i % 4;

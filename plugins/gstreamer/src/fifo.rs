@@ -357,6 +357,7 @@ impl Fifo {
     }
 
     /// Adds an item if there is room. If there is no room, drops the item and returns `Ok(false)`.
+    /// An event is added even if there is no room.
     pub(crate) fn try_push(&self, item: Item) -> Result<bool, gst::FlowError> {
         let mut inner = self.lock();
         if let Some(error) = inner.closed {
@@ -433,7 +434,7 @@ impl Fifo {
         }
     }
 
-    /// Makes the threads that block in the queue look at it again.
+    /// Makes the threads that block in the queue check it again.
     fn notify_blocked(&self, inner: &Inner) {
         if inner.blocked > 0 {
             self.changed.notify_all();

@@ -48,7 +48,8 @@ impl Mix<'_> {
 pub(super) struct Leg {
     pub(super) from: SocketAddr,
     pub(super) ssrc: u32,
-    /// The format of the newest voice packet of the leg. We send to the leg in the same format.
+    /// The format of the newest voice packet of the leg, or the default of the room before the
+    /// first voice packet. We send to the leg in this format.
     format: Format,
     decoders: Vec<(u8, Decoder)>,
     encoder: Encoder,

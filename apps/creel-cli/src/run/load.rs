@@ -56,8 +56,9 @@ impl Load {
         })
     }
 
-    /// Returns whether the load leaves no CPU for each of `workers` threads on a machine with `cpus`
-    /// CPUs.
+    /// Returns whether the load leaves no CPU for each of `workers` threads on a machine with
+    /// `cpus` CPUs. If there are at least half as many workers as CPUs, it also returns true if
+    /// threads have often waited for a CPU in the last ten seconds.
     pub fn contention(&mut self, workers: usize, cpus: usize) -> bool {
         is_busy(self.minute, self.waiting, workers, cpus)
             || is_busy(self.sample(), 0.0, workers, cpus)

@@ -37,7 +37,7 @@ pub struct Sizing {
     pub cache_bytes: Option<u64>,
     /// The smallest memory limit of all cgroups, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The smaller of that limit and the memory of the machine, in bytes.
+    /// The smaller of `memory_bytes` and the memory of the machine, in bytes.
     pub room_bytes: Option<u64>,
     /// Whether to set memory sizes as well (`--gc`).
     pub gc: bool,

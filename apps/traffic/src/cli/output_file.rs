@@ -130,7 +130,8 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error if two outputs have the same name, or if an output would overwrite an input.
+/// Returns an error if two outputs are the same file, or if an output would overwrite an input.
+/// Devices are exempt.
 pub fn check_distinct<'a>(
     written: impl Iterator<Item = &'a Path>,
     read: impl Iterator<Item = &'a Path>,
@@ -175,7 +176,8 @@ pub fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Writes a file atomically: readers see either the old content or all of the new content.
+/// Writes a file atomically: readers see either the old content or all of the new content. A device
+/// or a pipe is written in place.
 pub fn write(
     path: &Path,
     may_pack: bool,

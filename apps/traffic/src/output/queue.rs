@@ -9,7 +9,8 @@
 use crate::network::{Ms, Network, Physics};
 use std::collections::VecDeque;
 
-/// The parameters that all cars of a link share, in metres and seconds.
+/// The parameters that all cars of a link share. Lengths are in metres and times in seconds, except
+/// for `matters_ms`.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     length: f64,

@@ -27,7 +27,8 @@ struct Curve<'a> {
     points: Vec<(f64, [f64; 3])>,
 }
 
-/// Adds one picture per metric over the cases whose names are numbers, if there are at least two.
+/// Adds one picture for each of the first [`PICTURES`] metrics over the cases whose names are
+/// numbers, if there are at least two such cases.
 pub fn over_cases(out: &mut String, cases: &[CaseView], x_label: &str) {
     let numbers = cases
         .iter()

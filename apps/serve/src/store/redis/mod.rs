@@ -275,7 +275,8 @@ impl RedisStore {
         Ok(values.collect())
     }
 
-    /// Returns whether an error can only go away on a new connection.
+    /// Returns whether we must connect again after this error, because it may persist on the
+    /// current connection.
     fn needs_new_connection(&self, error: &StoreError) -> bool {
         match error.reason {
             Reason::Auth | Reason::Failover => true,

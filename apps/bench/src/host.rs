@@ -237,7 +237,7 @@ fn kernel() -> String {
     or_unknown(format!("{} {}", system.trim(), release.trim()).trim())
 }
 
-/// Returns whether turbo frequencies are allowed.
+/// Returns whether turbo frequencies are allowed: `on`, `off`, or that it is not known.
 ///
 /// Source: the kernel's documentation of intel_pstate (`no_turbo`) and of cpufreq (`boost`).
 fn turbo() -> &'static str {

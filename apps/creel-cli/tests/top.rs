@@ -109,7 +109,7 @@ fn a_thread_that_waits_for_a_cpu_is_not_idle() {
         .unwrap()
         .first()
         .unwrap();
-    // Three programs spin on one CPU. The watched one has the least priority, so it only waits.
+    // Three programs spin on one CPU. The watched one has the least priority, so it mostly waits.
     let hog = |nice: &str| {
         let words = ["-n", nice, "taskset", "-c", &cpu.to_string()];
         // `timeout` ends the programs. We cannot end them with a signal, because it would not reach

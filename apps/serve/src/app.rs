@@ -472,7 +472,8 @@ fn allowed_methods(route: Route) -> &'static str {
     }
 }
 
-/// A request that is being answered. If it is dropped before that, its client has disconnected.
+/// A request that is being answered. If it is dropped before the answer, its client has
+/// disconnected.
 struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,

@@ -182,7 +182,8 @@ impl Leg {
             .sound(header.timestamp, arrival, format.clock, header.marker);
         self.packets += 1;
         if payload.is_empty() || update == SequenceUpdate::Duplicate {
-            // A packet that has only padding is not a sound, and must not displace one.
+            // A packet that has only padding is not a sound, and the sound of a duplicate is here
+            // already. Neither of them may displace another sound.
             return true;
         }
         if header.payload_type != self.outgoing_header.payload_type

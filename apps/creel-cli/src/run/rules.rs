@@ -132,8 +132,8 @@ impl Advice {
             }
         }
         self.notes.extend(other.notes);
-        // The note says that we set nothing for OpenMP. It would be wrong if another program of the
-        // same script gets such a setting.
+        // This note says that we set nothing for OpenMP, which would be wrong if another program of
+        // the same script gets such a setting.
         let sets_openmp = |advised: &AdvisedKnob| advised.knob.name == "OMP_NUM_THREADS";
         if self.knobs.iter().any(sets_openmp) {
             self.notes.retain(|note| note != OPENMP_IS_LEFT_ALONE);

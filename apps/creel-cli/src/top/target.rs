@@ -118,7 +118,7 @@ fn fail<T>(reason: String) -> Result<T> {
     Err(Failure::new(Exit::Usage, reason).into())
 }
 
-/// Returns the processes of a group and of all groups below it.
+/// Returns the processes of a group and of the groups below it, up to [`GROUPS_MAX`] groups.
 fn in_group(folder: &Path) -> Vec<u32> {
     let mut folders = vec![folder.to_owned()];
     let mut pids = Vec::new();

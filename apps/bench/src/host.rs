@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_files_are_parsed() {
+    fn limits_and_memory_sizes_in_proc_are_parsed() {
         let limits = "Limit   Soft Limit  Hard Limit  Units\n\
                       Max stack size            8388608              unlimited            bytes\n\
                       Max open files            1024                 4096                 files\n";

@@ -288,7 +288,7 @@ fn cars_of_equal_roads_do_not_block_each_other_for_ever() {
 }
 
 #[test]
-fn short_roads_take_no_longer_than_they_should() {
+fn a_chain_of_short_roads_takes_its_free_flow_time() {
     // 100 roads of 2 m at 20 m/s take 10 s, and carry the flow of the longer road before them.
     let mut links = vec![road(0, 1, 200)];
     links.extend((1..101).map(|i| road(i, i + 1, 2)));

@@ -4,8 +4,8 @@
 //! full as soon as it reaches one of them. Events keep their place between the buffers, and the
 //! queue accepts them even if it is full.
 //!
-//! If the queue is full, the caller waits. A thread that belongs to no context blocks. A thread of
-//! a context adds the buffer and waits afterwards by deferred work (see
+//! If the queue is full and not leaky, the caller waits. A thread that belongs to no context
+//! blocks. A thread of a context adds the buffer and waits afterwards by deferred work (see
 //! [`stream`](crate::stream)), so that its next buffer finds room. It cannot wait before it adds
 //! the buffer, because its caller expects the buffer to be taken.
 

@@ -26,7 +26,8 @@ const EQUAL: f64 = 1.03;
 /// A setting is slower beyond doubt if its fastest run takes this factor longer than the slowest
 /// run of another. We need this rule because no test can show a difference with two or three runs.
 const CLEAR: f64 = 2.0;
-/// The probability with which we recommend a change although none of the settings is better.
+/// The largest probability with which we recommend a change although none of the settings is
+/// better.
 const LEVEL: f64 = 0.01;
 /// The largest number of rounds for which we count all outcomes of chance. For more rounds, we take
 /// a random sample of as many outcomes as this number of rounds has.

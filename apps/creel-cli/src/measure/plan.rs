@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_named() {
+    fn an_error_names_the_wrong_argument() {
         let error = |versus: &[&str], axes: &[&str]| {
             made(&["x"], versus, axes, &[]).unwrap_err().to_string()
         };

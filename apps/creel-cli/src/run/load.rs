@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_the_kernel_are_parsed() {
+    fn load_averages_and_cpu_pressure_are_parsed() {
         let loadavg = "3.54 4.18 3.53 10/165 24912\n";
         assert_eq!((average(loadavg), others(loadavg)), (Some(3.54), Some(9.0)));
         let pressure = "some avg10=98.46 avg60=98.05 avg300=98.65 total=108\nfull avg10=0.00\n";

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_contain_the_groups_below() {
+    fn a_group_includes_the_processes_of_groups_below_it() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("a/b");
         fs::create_dir_all(&inner).unwrap();

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_kernel_are_recognised() {
+    fn kernel_function_names_show_what_a_thread_waits_for() {
         for (function, what) in [
             ("futex_do_wait", Some("a lock")),
             ("hrtimer_nanosleep", Some("a timer")),

@@ -408,7 +408,7 @@ impl Simulation {
     }
 
     /// Sends a car to another junction on the quickest route in free flow. The route contains a
-    /// closed road only if no other route exists.
+    /// closed road only if every other route takes more than a day, or if no other route exists.
     ///
     /// # Errors
     /// Returns an error if there is no such route, or if [`set_route`](Self::set_route) fails.

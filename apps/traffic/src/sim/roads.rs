@@ -11,7 +11,8 @@ use creel::Pool;
 use std::sync::Arc;
 
 impl Simulation {
-    /// Returns a router for free flow that uses closed roads only if no open route exists.
+    /// Returns a router for free flow. It uses closed roads only if every open route takes more
+    /// than a day, or if no open route exists.
     pub(super) fn router_now(&self, pool: &Pool) -> Router {
         let network = &self.network;
         let free = || Router::from_times(pool, network, free_flow_times(network));

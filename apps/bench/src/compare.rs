@@ -197,7 +197,8 @@ fn change<'a>(
     })
 }
 
-/// Returns all changes of a case, including those that are only noise.
+/// Returns the changes of a case, including those that are only noise, but without those whose
+/// error cannot be estimated.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
     let floors =
         [old.floor, new.floor, Some(BETWEEN_PROCESS_FACTOR.ln())].map(|floor| floor.unwrap_or(0.0));

@@ -15,7 +15,8 @@ use crate::routes::Route;
 use crate::store::Reason;
 
 const ROUTES: usize = Route::ALL.len();
-/// The statuses that the service answers with. Any other status counts as the last one.
+/// The statuses of responses, and 499 for a client that disconnected before its response. Any other
+/// status counts as the last one.
 const STATUSES: [u16; 10] = [200, 400, 404, 405, 408, 413, 501, 503, 499, 500];
 
 /// The reasons for which connections end, as the label `how`.

@@ -25,8 +25,8 @@ pub struct Equilibrium {
     pub flows: Vec<f64>,
     /// Beckmann's objective: the sum over all links of the integral of travel time over flow.
     pub objective: f64,
-    /// The relative gap. It is the share by which all trips together take longer than they would on
-    /// the shortest paths.
+    /// The relative gap: the share of the total travel time that would be saved if every trip took
+    /// the shortest path at the present travel times.
     pub gap: f64,
     /// The number of iterations.
     pub steps: u32,

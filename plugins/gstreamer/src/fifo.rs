@@ -441,7 +441,8 @@ impl Fifo {
         }
     }
 
-    /// Lets the threads and tasks continue that wait for room, if there is room.
+    /// Lets the threads and tasks continue that wait for room, if there is room or the queue is
+    /// closed.
     fn release(&self, inner: &mut Inner) {
         self.notify_blocked(inner);
         if !inner.producers.is_empty() && (inner.closed.is_some() || !inner.is_full()) {

@@ -28,7 +28,8 @@ enum Target {
 }
 
 impl OutputFile {
-    /// Creates the file that will be called `path` when it is complete.
+    /// Creates the file that will be called `path` when it is complete. A device or a FIFO is
+    /// opened instead.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
@@ -67,7 +68,8 @@ impl OutputFile {
         })
     }
 
-    /// Marks the file as complete and gives it its final name.
+    /// Gives the complete file its final name, unless it has this name from the beginning, like a
+    /// device.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Atomic(file) => file.commit(),

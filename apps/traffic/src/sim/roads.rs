@@ -58,8 +58,9 @@ impl Simulation {
     }
 
     /// Sends all cars whose remaining route contains `link` along the quickest route in free flow.
-    /// A new route contains a closed road only if no other route exists. Cars that cannot avoid
-    /// `link` keep their route. Returns the number of cars whose route has changed.
+    /// A new route contains a closed road only if every other route takes more than a day, or if no
+    /// other route exists. Cars that cannot avoid `link` keep their route. Returns the number of
+    /// cars whose route has changed.
     ///
     /// This includes cars that wait to enter their first link, but not cars that depart later. To
     /// send those around a closed road as well, call it again while the road is closed.

@@ -336,7 +336,8 @@ enum PacketKind {
 /// Source: tcpdump.org, LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
-/// Parses a packet, whose end may not have been captured, and passes its datagram to `each`.
+/// Parses a packet, whose end may not have been captured, and passes its UDP datagram to `each`, if
+/// it has one.
 fn datagram(
     at: u64,
     link: DataLink,

@@ -62,8 +62,9 @@ pub(super) struct Lateness {
     /// The sum of the delays of the cars that have left the link since the last round of rerouting.
     pub sum_ms: u64,
     pub cars: u32,
-    /// The mean delay of the cars that have left the link. In each round of rerouting, the weight
-    /// of all earlier rounds is halved.
+    /// The mean delay of the cars that have left the link, or the time for which the first car has
+    /// been waiting if that is longer. In each round of rerouting, the weight of all earlier rounds
+    /// is halved.
     pub mean_ms: Ms,
 }
 

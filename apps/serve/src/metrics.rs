@@ -95,7 +95,8 @@ pub struct Metrics {
     pub started: AtomicU64,
     /// The number of requests that are being answered.
     pub in_flight: AtomicI64,
-    /// The number of requests that the store did not execute, by reason.
+    /// The number of requests to the store that ended with an error, by reason. Some of them may
+    /// have been executed.
     store_errors: [AtomicU64; Reason::ALL.len()],
     store_outages: [AtomicU64; Reason::ALL.len()],
     /// The number of connections that were made to the store.

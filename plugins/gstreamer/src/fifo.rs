@@ -288,8 +288,8 @@ impl Fifo {
     ///
     /// # Errors
     ///
-    /// Returns the error with which the queue was closed, or [`gst::FlowError::Eos`] after the end
-    /// of the stream.
+    /// Returns the error with which the queue was closed, [`gst::FlowError::Flushing`] if an
+    /// interrupt ended the wait, or [`gst::FlowError::Eos`] after the end of the stream.
     pub(crate) fn push(self: &Arc<Self>, item: Item) -> Result<gst::FlowSuccess, gst::FlowError> {
         self.push_since(item, self.since())
     }

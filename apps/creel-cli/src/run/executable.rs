@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Finds a command in `PATH`.
+/// Finds a command in `PATH`. A command that contains a slash is a path itself.
 ///
 /// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if
 /// it cannot be executed.

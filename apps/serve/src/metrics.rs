@@ -125,7 +125,7 @@ impl Metrics {
         self.shed[shed as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that the store did not execute.
+    /// Counts a request to the store that ended with an error.
     pub fn store_error(&self, reason: Reason) {
         self.store_errors[reason as usize].fetch_add(1, Relaxed);
     }

@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// An output file that is being written. If it is dropped before [`finish`](Self::finish), nothing
-/// is left behind.
+/// is left behind, except what was written to a device or a pipe.
 pub struct OutputFile {
     target: Target,
     /// Whether the name ends with `.gz`.

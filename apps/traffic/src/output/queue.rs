@@ -79,8 +79,8 @@ pub(super) struct Spot {
     pub lane: u8,
 }
 
-/// The cars of a link in the order in which they entered it, which is also the order in which they
-/// leave. They use the lanes in turn.
+/// The cars of a link in the order in which they entered it. They leave in the same order, unless a
+/// car overtakes a slow one or is removed. They use the lanes in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     shape: Shape,

@@ -134,7 +134,7 @@ pub fn interpreter_fault(path: &Path) -> Option<InterpreterFault> {
     })
 }
 
-/// Returns a path for a message, with control characters in a visible form.
+/// Returns a path for a message. Everything except for printable ASCII is in a visible form.
 fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().flat_map(char::escape_default).collect()

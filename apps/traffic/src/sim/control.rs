@@ -158,7 +158,8 @@ impl Simulation {
     /// a clone copies them.
     ///
     /// # Errors
-    /// Returns an error if the links do not follow each other, or after twelve days.
+    /// Returns an error if there are no links, if they do not follow each other, or after twelve
+    /// days.
     pub fn spawn(&mut self, links: &[u32]) -> Result<u32, NetworkError> {
         let route = Route::pack(&self.network, links)?;
         let Some(&first) = links.first() else {

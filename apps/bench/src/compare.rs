@@ -171,7 +171,7 @@ impl Change<'_> {
 }
 
 /// Returns the change of one of Creel's subjects. Returns `None` if the subject is not one of
-/// Creel's, or if one of the reports lacks it or its baseline.
+/// Creel's, if one of the reports lacks it or its baseline, or if a ratio cannot be estimated.
 fn change<'a>(
     old: &CaseView,
     case: &CaseView<'a>,
@@ -197,7 +197,8 @@ fn change<'a>(
     })
 }
 
-/// Returns all changes of a case, including those that are only noise.
+/// Returns the changes of a case, including those that are only noise, but without those whose
+/// error cannot be estimated.
 fn changes(section: &Section, old: &CaseView, new: &CaseView) -> Vec<Candidate> {
     let floors =
         [old.floor, new.floor, Some(BETWEEN_PROCESS_FACTOR.ln())].map(|floor| floor.unwrap_or(0.0));

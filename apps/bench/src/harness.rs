@@ -187,7 +187,7 @@ impl Case {
     }
 
     /// Returns the estimated duration of the planned rounds. A round has one sample of each
-    /// subject, and one of the A/A control.
+    /// subject, and one of the A/A control if the case compares its subjects.
     pub fn estimated_duration(&self) -> Duration {
         let slots = self.subjects.len() + usize::from(self.compared);
         self.plan.estimated_duration() * (self.rounds * slots) as u32

@@ -237,7 +237,7 @@ fn kernel() -> String {
     or_unknown(format!("{} {}", system.trim(), release.trim()).trim())
 }
 
-/// Returns whether turbo frequencies are allowed.
+/// Returns whether turbo frequencies are allowed: `on`, `off`, or that it is not known.
 ///
 /// Source: the kernel's documentation of intel_pstate (`no_turbo`) and of cpufreq (`boost`).
 fn turbo() -> &'static str {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_files_are_parsed() {
+    fn limits_and_memory_sizes_in_proc_are_parsed() {
         let limits = "Limit   Soft Limit  Hard Limit  Units\n\
                       Max stack size            8388608              unlimited            bytes\n\
                       Max open files            1024                 4096                 files\n";

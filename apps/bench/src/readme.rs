@@ -28,8 +28,8 @@ const PAGE: &str = "docs/benchmarks.md";
 /// The file of the plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
-/// A peer with this name stands for the best subject of the case, except Creel's own, `one thread`
-/// and the floor.
+/// A peer with this name stands for the best subject of the case among those that [`NOT_IN_README`]
+/// does not exclude.
 const BEST: &str = "*";
 
 /// Beginnings of the names of subjects that the README does not compare with.

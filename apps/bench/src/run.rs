@@ -527,7 +527,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Prints one line per workload, so that programs can parse one or several in the same way.
+    /// With `--format json`, prints one line per workload, so that programs can parse one or
+    /// several in the same way.
     fn export_json(&self, section: &Section) -> anyhow::Result<()> {
         if self.cli.common.format == Format::Json {
             let document = section.document(&self.machine, &self.budget);

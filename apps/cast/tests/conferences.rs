@@ -131,7 +131,7 @@ impl Pair {
 }
 
 #[test]
-fn a_leg_leaves_by_bye_or_by_silence() {
+fn a_leg_leaves_after_a_bye_or_after_a_silence() {
     // With a BYE, the leg leaves long before the silence would remove it.
     for (silence, sends_bye) in [(200 * MS, false), (600_000 * MS, true)] {
         let on = free_ports(1);

@@ -207,7 +207,7 @@ fn receiving_nothing_is_a_failure_with_a_warning() {
 }
 
 #[test]
-fn ports_in_use_set_the_exit_code() {
+fn a_receiver_with_a_port_in_use_runs_and_exits_with_1() {
     let on = free_ports(2);
     let _taken = UdpSocket::bind((on.ip(), on.port() + 1)).unwrap();
     let mut command = creel_cast(&[

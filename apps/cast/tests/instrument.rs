@@ -46,7 +46,7 @@ fn receive_while(plan: &Plan, send: impl FnOnce()) -> Measured {
 }
 
 #[test]
-fn jitter_and_captures_do_not_depend_on_the_wait() {
+fn jitter_and_capture_times_do_not_depend_on_the_wait_of_the_context() {
     let folder = Folder::new("wait");
     let path = folder.0.join("a.pcap");
     let on = free_ports(1);

@@ -222,7 +222,7 @@ fn comfort_noise_keeps_the_leg_and_is_heard() {
 }
 
 #[test]
-fn strangers_cannot_end_a_call() {
+fn another_address_or_ssrc_cannot_end_a_call() {
     let plan = plan(free_ports(1));
     let reports = run_rooms_while(&plan, || {
         let (mut a, mut b) = (Phone::new(plan.on, 1), Phone::new(plan.on, 2));

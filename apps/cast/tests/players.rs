@@ -395,7 +395,7 @@ fn hertz(sound: &Sound) -> f64 {
 
 #[cfg(feature = "opus")]
 #[test]
-fn opus_works_in_both_directions() {
+fn opus_audio_from_and_to_ffmpeg_keeps_its_pitch() {
     let Some(mut from) = ffmpeg() else { return };
     let (folder, on) = (Folder::new("opus"), free_port());
     from.args(["-re", "-f", "lavfi", "-i"])

@@ -469,7 +469,8 @@ fn column(rows: &[u8], name: &str) -> std::vec::IntoIter<String> {
     cells.collect::<Vec<_>>().into_iter()
 }
 
-/// Waits until a program listens there, by sending datagrams that are neither RTP nor RTCP.
+/// Waits until a program listens on the address `on`, by sending datagrams that are neither RTP nor
+/// RTCP.
 fn opened(on: &str) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.connect(on).unwrap();

@@ -231,7 +231,7 @@ fn a_missing_client_does_not_disturb_the_others() {
 }
 
 #[test]
-fn rejected_packets_have_a_reason() {
+fn a_warning_says_why_the_system_rejected_packets() {
     // The system rejects broadcasts from a socket that has not requested them.
     let to = SocketAddr::from(([255, 255, 255, 255], 9));
     let plan = send::Plan {

@@ -284,7 +284,8 @@ fn rounding(source: &SourceReport) -> f64 {
     }
 }
 
-/// The figures of one stream: packets, lost packets, and the range of the deltas and of the jitter.
+/// The figures of one stream: packets, lost packets, and the minimum, mean and maximum of the
+/// deltas and of the jitter.
 type Figures = [f64; 8];
 
 fn ours(source: &SourceReport) -> Figures {

@@ -59,8 +59,8 @@ pub fn ignored(signal: i32) -> bool {
     IGNORED.load(Ordering::Relaxed) & 1 << signal != 0
 }
 
-/// Restores the inherited settings. The function makes system calls only, so it may run between
-/// fork and exec. The caller must call exec afterwards.
+/// Restores the inherited dispositions of signals and the inherited signal mask. The function makes
+/// system calls only, so it may run between fork and exec. The caller must call exec afterwards.
 pub fn restore() {
     for signal in SIGNALS {
         if ignored(signal) {

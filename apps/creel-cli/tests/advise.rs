@@ -166,7 +166,7 @@ fn a_program_without_another_setting_runs_once() {
 }
 
 #[test]
-fn failures_are_reported() {
+fn failures_of_advise_have_an_exit_code_and_a_message() {
     let (code, _, err) = advise(&["--budget", "1s", "false"]);
     assert!(code == Some(1) && err.contains("exit code 1"), "{err}");
     let (code, _, err) = advise(&["no-such-program"]);

@@ -89,7 +89,7 @@ fn a_dash_writes_only_the_data_to_stdout() {
 }
 
 #[test]
-fn failures_have_clear_messages() {
+fn failures_of_measure_have_an_exit_code_and_a_message() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);
         assert_eq!(ended, Some(code), "{words:?}: {said}");
@@ -438,7 +438,7 @@ fn article_figures_are_parsed() {
 }
 
 #[test]
-fn plots_are_drawn() {
+fn each_kind_of_plot_is_drawn_as_text_and_svg() {
     let folder = TempDir::new().unwrap();
     let svg = folder.path().join("runs.svg");
     for plot in ["histogram", "runs", "scan", "scatter"] {

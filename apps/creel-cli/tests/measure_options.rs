@@ -16,7 +16,7 @@ fn json(words: &[&str]) -> Value {
 }
 
 #[test]
-fn input_and_output_of_the_command_are_chosen() {
+fn options_choose_the_input_and_output_of_the_command() {
     let folder = TempDir::new().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
     let (input, output) = (file("in"), file("out"));
@@ -109,7 +109,7 @@ fn a_planted_symlink_is_not_followed() {
 }
 
 #[test]
-fn programs_that_cannot_start_have_the_reason_and_the_code_of_a_shell() {
+fn programs_that_cannot_start_exit_with_the_code_of_a_shell_and_a_reason() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = TempDir::new().unwrap();
@@ -146,7 +146,7 @@ fn ignored_failures_are_counted_in_a_note() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_no_mistake_of_the_command_line() {
+fn an_unusable_file_exits_with_1_and_not_as_a_usage_error() {
     for option in [
         &["--csv", "/dev/full"][..],
         &["--input", "/no/such/file"],

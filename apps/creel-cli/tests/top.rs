@@ -30,7 +30,7 @@ fn threads_and_a_verdict_are_reported() {
 }
 
 #[test]
-fn exit_code_is_kept_and_output_goes_to_stderr() {
+fn top_keeps_the_exit_code_and_prints_the_program_output_to_stderr() {
     let words = ["--format", "json", "--", "sh", "-c", "echo printed; exit 7"];
     let (code, json, err) = creel(&words);
     assert_eq!(code, Some(7), "{err}");
@@ -85,7 +85,7 @@ fn top_does_not_watch_itself() {
 }
 
 #[test]
-fn wrong_arguments_are_named() {
+fn an_error_names_the_wrong_argument() {
     let fails = |words: &[&str], code: i32, text: &str| {
         let (ended, _, said) = creel(words);
         assert_eq!(ended, Some(code), "{words:?}: {said}");
@@ -109,7 +109,7 @@ fn a_thread_that_waits_for_a_cpu_is_not_idle() {
         .unwrap()
         .first()
         .unwrap();
-    // Three programs spin on one CPU. The watched one has the least priority, so it only waits.
+    // Three programs spin on one CPU. The watched one has the least priority, so it mostly waits.
     let hog = |nice: &str| {
         let words = ["-n", nice, "taskset", "-c", &cpu.to_string()];
         // `timeout` ends the programs. We cannot end them with a signal, because it would not reach

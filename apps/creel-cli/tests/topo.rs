@@ -73,7 +73,8 @@ fn offline_cores_are_marked() {
         write(root.path(), &file, &format!("{siblings}\n"));
     }
     let found = json(&["--root", root.path().to_str().unwrap()]);
-    // The kernel reports them like this. A count of cores must exclude them.
+    // Some kernels also list the cores of PUs that are offline. The number of workers must not
+    // include these cores.
     assert_eq!(found["cores"], json!(["0", "1", "2"]));
     assert_eq!(found["offline"], json!("2"));
     assert_eq!(found["budget"]["workers"], 2);
@@ -228,7 +229,7 @@ fn leaf_objects_list_their_pus() {
 }
 
 #[test]
-fn memory_tasks_and_weights_are_listed() {
+fn limits_by_memory_tasks_and_cpu_weight_are_listed() {
     let root = tempfile::tempdir().unwrap();
     write(root.path(), "sys/devices/system/cpu/online", "0-63\n");
     write(

@@ -132,7 +132,8 @@ impl App {
         let started = Instant::now();
         let route = Route::of(request.uri().path());
         let in_flight = InFlight::new(&self.metrics, route, started);
-        // HTTP/2 has a frame that ends all streams at once, so it needs no header.
+        // HTTP/2 closes a connection with a frame of its own (GOAWAY), so its responses need no
+        // header for that.
         let can_close = request.version() < Version::HTTP_2;
         let line = self.log.is_some().then(|| {
             let peer = request.extensions().get::<Peer<SocketAddr>>();
@@ -472,7 +473,8 @@ fn allowed_methods(route: Route) -> &'static str {
     }
 }
 
-/// A request that is being answered. If it is dropped before that, its client has disconnected.
+/// A request that is being answered. If it is dropped before the answer, its client has
+/// disconnected.
 struct InFlight<'a> {
     metrics: &'a Metrics,
     route: Route,

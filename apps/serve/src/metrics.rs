@@ -15,7 +15,8 @@ use crate::routes::Route;
 use crate::store::Reason;
 
 const ROUTES: usize = Route::ALL.len();
-/// The statuses that the service answers with. Any other status counts as the last one.
+/// The statuses of responses, and 499 for a client that disconnected before its response. Any other
+/// status counts as the last one.
 const STATUSES: [u16; 10] = [200, 400, 404, 405, 408, 413, 501, 503, 499, 500];
 
 /// The reasons for which connections end, as the label `how`.
@@ -94,7 +95,8 @@ pub struct Metrics {
     pub started: AtomicU64,
     /// The number of requests that are being answered.
     pub in_flight: AtomicI64,
-    /// The number of requests that the store did not execute, by reason.
+    /// The number of requests to the store that ended with an error, by reason. Some of them may
+    /// have been executed.
     store_errors: [AtomicU64; Reason::ALL.len()],
     store_outages: [AtomicU64; Reason::ALL.len()],
     /// The number of connections that were made to the store.
@@ -123,7 +125,7 @@ impl Metrics {
         self.shed[shed as usize].fetch_add(1, Relaxed);
     }
 
-    /// Counts a request that the store did not execute.
+    /// Counts a request to the store that ended with an error.
     pub fn store_error(&self, reason: Reason) {
         self.store_errors[reason as usize].fetch_add(1, Relaxed);
     }

@@ -25,8 +25,8 @@ pub struct Equilibrium {
     pub flows: Vec<f64>,
     /// Beckmann's objective: the sum over all links of the integral of travel time over flow.
     pub objective: f64,
-    /// The relative gap. It is the share by which all trips together take longer than they would on
-    /// the shortest paths.
+    /// The relative gap: the share of the total travel time that would be saved if every trip took
+    /// the shortest path at the present travel times.
     pub gap: f64,
     /// The number of iterations.
     pub steps: u32,
@@ -190,7 +190,8 @@ fn conjugate(
     }
 }
 
-/// Returns the step size at which the objective stops falling, found by bisection.
+/// Returns the step size, from 0 to 1, at which the objective stops falling. It is found by
+/// bisection, and is 1 if the objective falls up to there.
 fn line_search(links: &[TntpLink], flows: &[f64], direction: &[f64]) -> f64 {
     let falls = |step: f64| {
         let change = |((link, flow), d): ((&TntpLink, &f64), &f64)| {

@@ -226,7 +226,7 @@ fn types_of_sumo_can_be_in_a_file_of_their_own() {
 }
 
 #[test]
-fn values_without_a_meaning_are_reported() {
+fn values_without_a_meaning_are_rejected_left_out_or_counted() {
     let edge = |id: &str, speed: &str| {
         format!(
             "<edge id='{id}' from='a' to='b'><lane id='{id}_0' index='0' speed='{speed}' length='100'/></edge>"

@@ -88,7 +88,7 @@ fn try_all(seed: u64, count: u64) -> u64 {
 #[test]
 fn a_forged_snapshot_is_rejected_or_runs() {
     let refused = try_all(1, 400);
-    // Some changes result in another state that a run could have reached.
+    // Some changes result in another consistent state.
     assert!((200..400).contains(&refused), "{refused}");
 }
 

@@ -205,7 +205,7 @@ fn cars_in_a_roundabout_never_block_each_other_for_ever() {
 
 #[test]
 fn a_full_roundabout_keeps_a_free_place_for_the_cars_on_it() {
-    // All cars drive around once, so no car leaves before the ring has been full for long.
+    // All cars drive around twice, so no car leaves before the ring has been full for long.
     let network = Arc::new(Network::new(roundabout(22, 300)).unwrap());
     let lap = |i: u32| {
         let arm = i % 4;
@@ -288,7 +288,7 @@ fn cars_of_equal_roads_do_not_block_each_other_for_ever() {
 }
 
 #[test]
-fn short_roads_take_no_longer_than_they_should() {
+fn a_chain_of_short_roads_takes_its_free_flow_time() {
     // 100 roads of 2 m at 20 m/s take 10 s, and carry the flow of the longer road before them.
     let mut links = vec![road(0, 1, 200)];
     links.extend((1..101).map(|i| road(i, i + 1, 2)));

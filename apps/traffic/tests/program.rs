@@ -455,7 +455,7 @@ fn incidents_happen_on_time_on_any_number_of_workers_and_after_a_resume() {
     hash(&[&cars[..], &first[..]].concat());
     let rest = ["--seconds", "340", "--resume", half, "--incidents", table];
     assert_eq!(with, hash(&rest));
-    // Each trip that has ended has an element with a plausible duration.
+    // Each trip that used a road and has ended has an element with a plausible duration.
     let text = std::fs::read_to_string(trips).unwrap();
     let ended = json(
         &[

@@ -168,7 +168,7 @@ fn a_traffic_light_has_all_green_phases_of_its_last_program() {
 }
 
 #[test]
-fn odd_traffic_lights_are_read_with_a_warning() {
+fn unusual_traffic_light_programs_are_read_or_counted_as_unused() {
     let light = |phases: &str, index: i32| {
         let more = format!(
             "<tlLogic id=\"t\" offset=\"0\">{phases}</tlLogic><connection from=\"ab\" to=\"bc\" fromLane=\"0\" toLane=\"0\" tl=\"t\" linkIndex=\"{index}\"/><connection from=\"bc\" to=\"cd\" fromLane=\"0\" toLane=\"0\"/>"
@@ -322,7 +322,7 @@ fn unused_parts_are_counted_printed_and_fail_with_strict() {
 }
 
 #[test]
-fn closed_and_sampled_roads_are_read() {
+fn closed_roads_are_left_out_and_capacities_can_be_scaled() {
     let link = |id: &str, rest: &str| {
         format!(
             "<link id=\"{id}\" from=\"a\" to=\"b\" length=\"1000\" freespeed=\"10\" permlanes=\"1\" {rest}/>"

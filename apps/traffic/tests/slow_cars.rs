@@ -96,7 +96,7 @@ fn a_slow_car_keeps_its_speed_when_the_road_becomes_slower() {
     assert_eq!(leaves(&mut simulation), [100_000, 65_000]);
 }
 
-/// Returns a simulation of a city in which every third car is slow, in one of two ways.
+/// Returns a simulation of a city in which about a third of the cars are slow, in one of two ways.
 fn city(seed: u64, tile: usize) -> Simulation {
     let raw = City::grid(12, 12).raw_network().unwrap();
     // Routes follow the numbers of the file, because other numbers depend on the tiles.

@@ -182,7 +182,8 @@ impl Context {
         Task(Some(self.pool.spawn_on(worker, task)))
     }
 
-    /// Returns the latency that the context adds to a live stream, which is its quantum.
+    /// Returns the latency that the context adds to a live stream. It is the quantum, or zero if
+    /// the context has none.
     pub(crate) fn latency(&self) -> gst::ClockTime {
         match self.knobs.wait {
             Wait::Throttle(quantum) => gst::ClockTime::from_nseconds(quantum.as_nanos() as u64),

@@ -4,8 +4,8 @@
 //! full as soon as it reaches one of them. Events keep their place between the buffers, and the
 //! queue accepts them even if it is full.
 //!
-//! If the queue is full, the caller waits. A thread that belongs to no context blocks. A thread of
-//! a context adds the buffer and waits afterwards by deferred work (see
+//! If the queue is full and not leaky, the caller waits. A thread that belongs to no context
+//! blocks. A thread of a context adds the buffer and waits afterwards by deferred work (see
 //! [`stream`](crate::stream)), so that its next buffer finds room. It cannot wait before it adds
 //! the buffer, because its caller expects the buffer to be taken.
 
@@ -288,8 +288,8 @@ impl Fifo {
     ///
     /// # Errors
     ///
-    /// Returns the error with which the queue was closed, or [`gst::FlowError::Eos`] after the end
-    /// of the stream.
+    /// Returns the error with which the queue was closed, [`gst::FlowError::Flushing`] if an
+    /// interrupt ended the wait, or [`gst::FlowError::Eos`] after the end of the stream.
     pub(crate) fn push(self: &Arc<Self>, item: Item) -> Result<gst::FlowSuccess, gst::FlowError> {
         self.push_since(item, self.since())
     }
@@ -357,6 +357,7 @@ impl Fifo {
     }
 
     /// Adds an item if there is room. If there is no room, drops the item and returns `Ok(false)`.
+    /// An event is added even if there is no room.
     pub(crate) fn try_push(&self, item: Item) -> Result<bool, gst::FlowError> {
         let mut inner = self.lock();
         if let Some(error) = inner.closed {
@@ -433,14 +434,15 @@ impl Fifo {
         }
     }
 
-    /// Makes the threads that block in the queue look at it again.
+    /// Makes the threads that block in the queue check it again.
     fn notify_blocked(&self, inner: &Inner) {
         if inner.blocked > 0 {
             self.changed.notify_all();
         }
     }
 
-    /// Lets the threads and tasks continue that wait for room, if there is room.
+    /// Lets the threads and tasks continue that wait for room, if there is room or the queue is
+    /// closed.
     fn release(&self, inner: &mut Inner) {
         self.notify_blocked(inner);
         if !inner.producers.is_empty() && (inner.closed.is_some() || !inner.is_full()) {

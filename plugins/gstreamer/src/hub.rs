@@ -115,7 +115,7 @@ impl Hub {
     }
 
     /// Passes an item of the sink's pad to all receivers. Returns the first error of a receiver
-    /// that plays.
+    /// that plays, or [`gst::FlowError::Flushing`] if the sink stops.
     pub(crate) fn send(
         &self,
         pad: &gst::Pad,

@@ -283,7 +283,7 @@ impl Question {
 /// Formats a factor. Adds its interval if the factor is above 1 and the interval is wide. A narrow
 /// interval would only make the sentence longer.
 fn factor_with_interval(x: f64, half_width: f64) -> String {
-    /// An interval is wide if its ends differ from the factor by more than 10 %.
+    /// An interval is wide if one of its ends differs from the factor by more than this ratio.
     const WIDE: f64 = 1.1;
     if x > 1.0 && half_width > WIDE.ln() {
         let (from, to) = (x / half_width.exp(), x * half_width.exp());

@@ -77,7 +77,7 @@ mod tests {
         // G.711 without losses has R = 93.2 and a MOS of 4.41.
         let (rating, score) = rating(0, 0.0, 0.0, Duration::ZERO).unwrap();
         assert!((rating - 93.2).abs() < 1e-9 && (score - 4.41).abs() < 0.005);
-        // G.107 annex B: R = 80 is 4.03, R = 50 is 2.58.
+        // In annex B of G.107, R = 80 corresponds to a MOS of 4.03, and R = 50 to 2.58.
         assert!((opinion(80.0) - 4.03).abs() < 0.01);
         assert!((opinion(50.0) - 2.58).abs() < 0.01);
         assert_eq!((opinion(0.0), opinion(100.0)), (1.0, 4.5));

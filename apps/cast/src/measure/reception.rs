@@ -44,8 +44,8 @@ pub(crate) enum SequenceUpdate {
 
 /// Tracks the sequence numbers of a source that has passed probation.
 ///
-/// The fields that a packet in sequence uses come first, because a source should need few lines of
-/// the cache.
+/// The fields that a packet in sequence uses come first, because a source should need few cache
+/// lines.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(crate) struct SequenceTracker {

@@ -123,7 +123,7 @@ impl DtmfReceiver {
         self.events.insert(index, pressed);
     }
 
-    /// Handles a restart of the source, after which its timestamps have a new origin.
+    /// Handles a new origin of the timestamps, for example after a restart of the source.
     pub(crate) fn restart(&mut self) {
         self.first = self.events.len();
     }

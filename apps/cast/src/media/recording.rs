@@ -214,7 +214,8 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written. The file is then valid up to the error.
+    /// Returns an error if the file cannot be written. The file is then valid up to the error, or
+    /// up to an earlier point if the header cannot be repaired.
     pub(crate) fn finish(mut self) -> Result<(), WavError> {
         let written = match self.first_chunks {
             Some(_) => self.write_first_chunks(),

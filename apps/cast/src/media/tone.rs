@@ -28,7 +28,8 @@ pub enum Shape {
     /// A sine wave.
     #[default]
     Sine,
-    /// Half a cycle at the top, half a cycle at the bottom.
+    /// Is at the highest value in one half of each cycle, and at the lowest value in the other
+    /// half.
     Square,
     /// Rises from the lowest to the highest value in each cycle.
     Saw,
@@ -96,7 +97,7 @@ pub struct Tone {
 #[derive(Debug, Clone)]
 struct Rotations {
     /// The cosine and sine of 0, 1, … steps. They rotate the first point of a row to each point of
-    /// it.
+    /// the row.
     row: [(f32, f32); LANES],
     /// The cosine and sine of `LANES` steps. They rotate a row to the next one.
     row_rotation: (f32, f32),

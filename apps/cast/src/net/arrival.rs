@@ -18,7 +18,8 @@ const REFRESH: u64 = 100_000_000;
 const WAIT_MAX: u64 = 10_000_000_000;
 /// The number of attempts to read both clocks without an interruption in between.
 const ATTEMPTS: usize = 4;
-/// The reading of both clocks takes less time than this, unless the thread is interrupted.
+/// A reading of both clocks that takes less than this number of nanoseconds was not interrupted, so
+/// we make no further attempt.
 const UNINTERRUPTED: u64 = 5_000;
 
 /// The distance of the two clocks.

@@ -155,7 +155,8 @@ impl Options {
         Ok(socket.into())
     }
 
-    /// Sets the options of the packets that the socket sends, and binds it to the interface.
+    /// Sets the options of the packets that the socket sends. Binds the socket to the interface
+    /// that the user chose, except at a loopback address.
     fn set_packet_options(&self, socket: &Socket, address: SocketAddr) -> io::Result<()> {
         let index = self.index()?;
         if let Some(dscp) = self.dscp {

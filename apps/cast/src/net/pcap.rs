@@ -143,7 +143,7 @@ pub(crate) fn read(
 /// A capture, which may be compressed.
 type CaptureFile = BufReader<Box<dyn Read>>;
 
-/// Opens a capture. `-` is stdin, and a file that is compressed with gzip is decompressed.
+/// Opens a capture, or stdin if the path is `-`. If it is compressed with gzip, we decompress it.
 fn open(path: &Path) -> std::io::Result<CaptureFile> {
     let file: Box<dyn Read> = match path.as_os_str() == "-" {
         true => Box::new(std::io::stdin().lock()),
@@ -336,7 +336,8 @@ enum PacketKind {
 /// Source: tcpdump.org, LINKTYPE_LINUX_SLL2.
 const SLL2_BYTES: usize = 20;
 
-/// Parses a packet, whose end may not have been captured, and passes its datagram to `each`.
+/// Parses a packet, whose end may not have been captured, and passes its UDP datagram to `each`, if
+/// it has one.
 fn datagram(
     at: u64,
     link: DataLink,
@@ -371,7 +372,7 @@ fn datagram(
 }
 
 /// Passes a datagram to `each`. A fragment waits until its packet is complete, so the datagram has
-/// the time of the last one.
+/// the time of the fragment that arrived last.
 fn pass_on(
     at: u64,
     found: Inner<'_>,

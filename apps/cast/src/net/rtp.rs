@@ -17,7 +17,7 @@ const VERSION: u8 = 2;
 pub(crate) struct Header {
     /// The payload type, 0 to 127.
     pub payload_type: u8,
-    /// Whether this is the first packet after a silence.
+    /// The marker bit. With audio, it marks the first packet after a silence.
     pub marker: bool,
     /// The sequence number, which grows by one with each packet, modulo 2¹⁶.
     pub sequence: u16,

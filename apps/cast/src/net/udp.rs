@@ -168,7 +168,8 @@ struct FamilySockets {
 /// Sends the datagrams of all streams of a context.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    /// The sockets for IPv4 and IPv6. An entry is `None` if the system does not support its family.
+    /// The sockets for IPv4 and IPv6. The second entry is `None` if the sockets for IPv6 could not
+    /// be opened.
     families: [Option<FamilySockets>; 2],
     /// Counts the datagrams for a family without sockets. It is a plain counter, so relaxed
     /// ordering suffices.
@@ -299,7 +300,8 @@ impl Outbox {
         self.unreachable.closed_ports()
     }
 
-    /// Returns why the system refused to send the first of the datagrams that it refused.
+    /// Returns why the system refused to send the first of the datagrams that it refused. If it
+    /// refused some of both families, this is the first of IPv4.
     pub(crate) fn first_error(&self) -> Option<String> {
         let mut families = self.families.iter().flatten();
         families.find_map(|sockets| sockets.queue.error().map(ToString::to_string))

@@ -403,8 +403,10 @@ impl Demux {
         self.packets += early.len() as u64;
     }
 
-    /// Returns the recorder of a new source. Recordings have the number of their stream in their
-    /// names. A second source of the same stream adds its SSRC.
+    /// Returns the recorder of a new source, or `None` if the run records nothing. If several
+    /// streams share the socket, each source gets the next stream number as its name. Otherwise the
+    /// name is the number of the stream. From the second source of the stream on, the name also
+    /// contains the SSRC, and the index of the source if another source has the same SSRC.
     fn recorder(&self, ssrc: u32) -> Option<Recorder> {
         let folder = self.config.folder.clone()?;
         let name = match (self.shared, self.sources.len()) {

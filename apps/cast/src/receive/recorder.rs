@@ -11,7 +11,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 /// The duration of the sound that may wait for a file, because a busy disk can stop a program for
-/// seconds. A buffer that does not fit becomes a gap in the file.
+/// seconds. If streams arrive live, a buffer that does not fit becomes a gap in the file. An
+/// analysis of a capture waits instead.
 const QUEUE_SECONDS: usize = 4;
 /// The limits of the number of buffers that wait for a file.
 const QUEUE_MIN: usize = 256;

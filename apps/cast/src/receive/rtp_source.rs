@@ -422,8 +422,9 @@ impl RtpSource {
         }
     }
 
-    /// Restarts the source. From now on the positions in the recording follow the time of arrival.
-    /// There is room for `missing` frames between the end of the recording and the packet.
+    /// Restarts the source. The position of the packet in the recording follows its time of
+    /// arrival, but there is always room for `missing` frames between the end of the recording and
+    /// the packet.
     #[cold]
     fn restart(&mut self, packet: &Packet<'_>, missing: i64) {
         self.earlier = Some(Box::new(EarlierSegment {

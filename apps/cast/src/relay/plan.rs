@@ -8,7 +8,8 @@ use std::time::Duration;
 /// The configuration of a relay.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The first port. Packets that arrive on port + n go to port + n of each client.
+    /// The first port. Unless `shared_port` is set, packets that arrive on port + n go to port + n
+    /// of each client. If reports have ports of their own, both are port + 2 n.
     pub on: SocketAddr,
     /// The number of ports.
     pub ports: usize,

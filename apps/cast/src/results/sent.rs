@@ -30,7 +30,7 @@ pub struct ReceiverReport {
     /// The jitter at the receiver.
     pub jitter_ms: f64,
     /// The round-trip time between sender and receiver, or `None` if the receiver has not received
-    /// a report yet.
+    /// a report yet or the clocks disagree.
     pub round_trip_ms: Option<f64>,
     /// The fraction of the packets that arrived too late at the receiver, 0 to 1. This value and
     /// the following ones are from extended reports (RFC 3611).

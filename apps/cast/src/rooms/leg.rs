@@ -48,7 +48,8 @@ impl Mix<'_> {
 pub(super) struct Leg {
     pub(super) from: SocketAddr,
     pub(super) ssrc: u32,
-    /// The format of the newest voice packet of the leg. We send to the leg in the same format.
+    /// The format of the newest voice packet of the leg, or the default of the room before the
+    /// first voice packet. We send to the leg in this format.
     format: Format,
     decoders: Vec<(u8, Decoder)>,
     encoder: Encoder,
@@ -181,7 +182,8 @@ impl Leg {
             .sound(header.timestamp, arrival, format.clock, header.marker);
         self.packets += 1;
         if payload.is_empty() || update == SequenceUpdate::Duplicate {
-            // A packet that has only padding is not a sound, and must not displace one.
+            // A packet that has only padding is not a sound, and the sound of a duplicate is here
+            // already. Neither of them may displace another sound.
             return true;
         }
         if header.payload_type != self.outgoing_header.payload_type

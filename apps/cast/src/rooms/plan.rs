@@ -9,8 +9,9 @@ use std::time::Duration;
 /// The configuration of a run that mixes conferences.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The address of the first room. Room n is on port + n. For example, 400 rooms on 0.0.0.0:6000
-    /// use the ports 6000 to 6399.
+    /// The address of the first room. Room n is on port + n, or on port + 2 n if reports have a
+    /// port of their own (see `rtcp`). For example, 400 rooms on 0.0.0.0:6000 without reports use
+    /// the ports 6000 to 6399.
     pub on: SocketAddr,
     /// The number of rooms.
     pub rooms: usize,

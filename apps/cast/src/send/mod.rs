@@ -61,7 +61,8 @@ pub struct Plan {
     pub sessions: Vec<RtpSession>,
     /// Whether packets also go to the addresses that their sessions state.
     pub described: bool,
-    /// The clients. Stream n goes to port + n of each client, unless the port is shared.
+    /// The clients. Stream n goes to port + n of each client, or to port + 2 n if reports have a
+    /// port of their own. If the port is shared, all streams go to one port.
     pub to: Vec<SocketAddr>,
     /// Whether all streams go to the same port of a client.
     pub shared_port: bool,

@@ -145,7 +145,7 @@ fn clients(to: SocketAddr) -> Clients {
 }
 
 #[test]
-fn a_full_outbox_drops_and_counts() {
+fn a_full_outbox_drops_datagrams_and_counts_them() {
     let outbox = outbox(1 << 16);
     let mut sink = Writes(Arc::clone(&outbox), clients(([127, 0, 0, 1], 9).into()));
     let buffer = Buffer::new(8);

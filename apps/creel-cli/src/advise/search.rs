@@ -26,12 +26,14 @@ const EQUAL: f64 = 1.03;
 /// A setting is slower beyond doubt if its fastest run takes this factor longer than the slowest
 /// run of another. We need this rule because no test can show a difference with two or three runs.
 const CLEAR: f64 = 2.0;
-/// The probability with which we recommend a change although none of the settings is better.
+/// The largest probability with which we recommend a change although none of the settings is
+/// better.
 const LEVEL: f64 = 0.01;
 /// The largest number of rounds for which we count all outcomes of chance. For more rounds, we take
 /// a random sample of as many outcomes as this number of rounds has.
 const COUNTED_MOST: usize = 12;
-/// The largest number of rounds for this count. A random number has that many bits.
+/// The largest number of rounds that we compare, which are the last ones. A random number has that
+/// many bits.
 const PAIRS_MOST: usize = 53;
 /// A cheaper setting is worth a change only if it saves this share of the CPU time.
 const SAVES: f64 = 0.1;

@@ -234,8 +234,7 @@ fn subject(
     }
 }
 
-/// Fills the settings into a word. A word that is not UTF-8 has no placeholders and does not
-/// change.
+/// Fills the settings into a word. A word that is not UTF-8 does not change.
 fn fill(word: &OsStr, point: &[(String, String)]) -> OsString {
     match word.to_str() {
         Some(text) => fill_text(text, point).into(),
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_arguments_are_named() {
+    fn an_error_names_the_wrong_argument() {
         let error = |versus: &[&str], axes: &[&str]| {
             made(&["x"], versus, axes, &[]).unwrap_err().to_string()
         };

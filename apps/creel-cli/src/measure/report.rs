@@ -310,7 +310,8 @@ fn mean(m: &Measured, name: &str) -> String {
     show(unit(name), s.geometric_mean.unwrap_or(s.mean))
 }
 
-/// Returns the table of ratios, with a row per compared command and a column per figure.
+/// Returns the table of ratios, with a row per compared command and a column per figure. To keep it
+/// narrow, it leaves out minor figures, and counts if there are more than three commands.
 fn ratios(all: &[Measured], compared: &[&Measured], whole: bool) -> Table {
     let shown = |name: &String| {
         !MINOR.contains(&name.as_str()) && (unit(name) != Unit::Count || all.len() <= 3)

@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Finds a command in `PATH`.
+/// Finds a command in `PATH`. A command that contains a slash is a path itself.
 ///
 /// The exit codes of an error are those of a shell: 127 if the program does not exist, and 126 if
 /// it cannot be executed.
@@ -134,7 +134,7 @@ pub fn interpreter_fault(path: &Path) -> Option<InterpreterFault> {
     })
 }
 
-/// Returns a path for a message, with control characters in a visible form.
+/// Returns a path for a message. Everything except for printable ASCII is in a visible form.
 fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().flat_map(char::escape_default).collect()

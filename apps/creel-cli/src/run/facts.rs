@@ -78,8 +78,8 @@ impl Preload {
     }
 }
 
-/// Texts that only a program with a certain runtime contains. Each is the name of a variable that
-/// the runtime reads.
+/// Texts by which we recognise the runtime of a program. Each is the name of a variable that the
+/// runtime reads.
 pub const MARKS: [&str; 6] = [
     "CRYSTAL_WORKERS",
     "RAYON_NUM_THREADS",
@@ -89,8 +89,8 @@ pub const MARKS: [&str; 6] = [
     "DOTNET_ROOT",
 ];
 
-/// Reads the facts. Returns `None` if the file is not an ELF file or its tables are damaged. If the
-/// name of the file already identifies the runtime, we do not search its data.
+/// Reads the facts. Returns `None` if the file cannot be read, is not an ELF file, or has damaged
+/// tables. If the name of the file already identifies the runtime, we do not search its data.
 pub fn read(path: &Path, is_named: bool) -> Option<Facts> {
     let file = File::open(path).ok()?;
     let mut tables = Tables::open_stream(&file).ok()?;

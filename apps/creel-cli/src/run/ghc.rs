@@ -35,7 +35,7 @@ pub struct Ghc {
 /// The number of capabilities in the `-with-rtsopts` of a Haskell program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capabilities {
-    /// There is no such option, so the program runs with one capability.
+    /// No option sets the number, so the program runs with one capability.
     One,
     /// `-N` means one per CPU in the affinity mask of the program.
     Machine,
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn options_of_stripped_programs_are_read_from_main() {
+    fn options_of_stripped_programs_are_read_from_the_machine_code_of_main() {
         let mut main = vec![
             0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x81, 0xec, 0x88, 0, 0, 0,
         ];

@@ -56,8 +56,9 @@ impl Load {
         })
     }
 
-    /// Returns whether the load leaves no CPU for each of `workers` threads on a machine with `cpus`
-    /// CPUs.
+    /// Returns whether the load leaves no CPU for each of `workers` threads on a machine with
+    /// `cpus` CPUs. If there are at least half as many workers as CPUs, it also returns true if
+    /// threads have often waited for a CPU in the last ten seconds.
     pub fn contention(&mut self, workers: usize, cpus: usize) -> bool {
         is_busy(self.minute, self.waiting, workers, cpus)
             || is_busy(self.sample(), 0.0, workers, cpus)
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_of_the_kernel_are_parsed() {
+    fn load_averages_and_cpu_pressure_are_parsed() {
         let loadavg = "3.54 4.18 3.53 10/165 24912\n";
         assert_eq!((average(loadavg), others(loadavg)), (Some(3.54), Some(9.0)));
         let pressure = "some avg10=98.46 avg60=98.05 avg300=98.65 total=108\nfull avg10=0.00\n";

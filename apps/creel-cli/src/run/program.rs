@@ -200,7 +200,7 @@ impl Inspection {
     }
 
     /// Records that a wrapper changes the root folder. We look for the next programs below the new
-    /// one.
+    /// root folder.
     fn change_root(&mut self, root: &Path) {
         let root = match &self.root {
             Some(outer) => outer.join(root.strip_prefix("/").unwrap_or(root)),

@@ -37,7 +37,7 @@ pub struct Sizing {
     pub cache_bytes: Option<u64>,
     /// The smallest memory limit of all cgroups, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The smaller of that limit and the memory of the machine, in bytes.
+    /// The smaller of `memory_bytes` and the memory of the machine, in bytes.
     pub room_bytes: Option<u64>,
     /// Whether to set memory sizes as well (`--gc`).
     pub gc: bool,
@@ -132,8 +132,8 @@ impl Advice {
             }
         }
         self.notes.extend(other.notes);
-        // The note says that we set nothing for OpenMP. It would be wrong if another program of the
-        // same script gets such a setting.
+        // This note says that we set nothing for OpenMP, which would be wrong if another program of
+        // the same script gets such a setting.
         let sets_openmp = |advised: &AdvisedKnob| advised.knob.name == "OMP_NUM_THREADS";
         if self.knobs.iter().any(sets_openmp) {
             self.notes.retain(|note| note != OPENMP_IS_LEFT_ALONE);

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_of_a_shell_is_found() {
+    fn the_script_in_the_arguments_of_a_shell_is_found() {
         let found = |line: &str| {
             let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
             input(&words)

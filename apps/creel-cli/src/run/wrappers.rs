@@ -38,7 +38,7 @@ pub fn unwrap_one(command: &[OsString]) -> Option<WrappedCommand> {
     let mut words = command.iter().enumerate().skip(1);
     let mut at = loop {
         let (at, word) = words.next()?;
-        // A word that is not UTF-8 is a path and not an option.
+        // We take a word that is not UTF-8 for a path, and not for an option.
         let word = word.to_str().unwrap_or("path");
         if word == "--" {
             break at + 1 + operands;

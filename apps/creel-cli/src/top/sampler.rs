@@ -315,7 +315,8 @@ fn on_pu(pu: usize, now: &BTreeMap<u32, Thread>, before: &BTreeMap<u32, Thread>)
     }
 }
 
-/// Returns the mean number of threads per sample that a count describes.
+/// Returns the mean number of threads per sample that were in a certain state. `count` returns the
+/// number of samples in which a thread was in this state.
 fn mean(threads: &[Thread], samples: u64, count: fn(&Thread) -> u64) -> f64 {
     threads.iter().map(count).sum::<u64>() as f64 / samples.max(1) as f64
 }

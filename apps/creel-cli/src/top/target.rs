@@ -118,7 +118,7 @@ fn fail<T>(reason: String) -> Result<T> {
     Err(Failure::new(Exit::Usage, reason).into())
 }
 
-/// Returns the processes of a group and of all groups below it.
+/// Returns the processes of a group and of the groups below it, up to [`GROUPS_MAX`] groups.
 fn in_group(folder: &Path) -> Vec<u32> {
     let mut folders = vec![folder.to_owned()];
     let mut pids = Vec::new();
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_contain_the_groups_below() {
+    fn a_group_includes_the_processes_of_groups_below_it() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("a/b");
         fs::create_dir_all(&inner).unwrap();

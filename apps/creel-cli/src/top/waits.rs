@@ -54,8 +54,8 @@ pub struct Waiting {
     pub threads: usize,
 }
 
-/// Returns what the sleeping threads wait for now, the most frequent first. Threads for which the
-/// kernel does not say it are left out.
+/// Returns what the sleeping threads wait for now, the most frequent first. We look at up to
+/// [`THREADS_MOST`] threads, and leave out threads for which the kernel does not say it.
 pub fn of<'t>(threads: impl Iterator<Item = &'t Thread>) -> Vec<Waiting> {
     let mut all: Vec<Waiting> = Vec::new();
     let asleep = threads.filter(|t| matches!(t.state, 'S' | 'D' | 'T' | 't'));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_of_the_kernel_are_recognised() {
+    fn kernel_function_names_show_what_a_thread_waits_for() {
         for (function, what) in [
             ("futex_do_wait", Some("a lock")),
             ("hrtimer_nanosleep", Some("a timer")),

@@ -242,7 +242,8 @@ fn every_runtime_gets_the_budget() {
     let cpus = std::thread::available_parallelism().unwrap().to_string();
     let quota = Quota::of_one_cpu();
     let ask = |asked: &Asked| {
-        // This is the number of PUs of the machine, unless SMT means that there are fewer cores.
+        // Without a mask, the answer is the number of PUs of the machine, unless SMT means that
+        // there are fewer cores.
         if creel_topology_has_no_smt() {
             assert_eq!(answer(&[], &[], asked), cpus, "{}, free", asked.name);
         }

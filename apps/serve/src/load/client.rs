@@ -40,7 +40,8 @@ impl Client {
     /// # Errors
     ///
     /// Returns [`ConnectionReset`](ErrorKind::ConnectionReset) if the connection was reset, or if
-    /// it ended before the first byte of the response.
+    /// it ended before the first byte of the response. Returns another error if the response is
+    /// invalid, incomplete or too long.
     pub(super) async fn exchange(&mut self, request: &[u8]) -> io::Result<Response> {
         let nothing = |error: io::Error| match error.kind() {
             ErrorKind::BrokenPipe => ErrorKind::ConnectionReset.into(),

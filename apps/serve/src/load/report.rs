@@ -73,7 +73,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Returns whether the service got the planned load: 99 % of the requests left in time.
+    /// Returns whether the service got the planned load: at least 99 % of the requests left in
+    /// time.
     pub fn is_offered(&self) -> bool {
         self.offered_share >= 0.99
     }
@@ -114,7 +115,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns whether in each step 99 % of the due requests left in time.
+    /// Returns whether in each step at least 99 % of the due requests left in time.
     pub fn is_offered(&self) -> bool {
         self.steps.iter().all(Step::is_offered)
     }

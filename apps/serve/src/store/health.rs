@@ -107,7 +107,8 @@ impl Reason {
     }
 }
 
-/// The reason why the store did not execute a request, and the words of the store.
+/// The reason why a request to the store ended with an error, and the words of the store. The
+/// request may have been executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreError {
     /// The kind of the error.

@@ -89,7 +89,7 @@ fn error_replies_have_a_reason() {
 }
 
 #[test]
-fn http2_with_prior_knowledge_works() {
+fn an_http2_preface_without_an_upgrade_is_answered_with_settings() {
     let folder = Folder::new("http2");
     let service = Service::start(&folder, &[]);
     let mut stream = service.connect();

@@ -292,7 +292,7 @@ fn a_host_name_that_a_failover_changes_is_looked_up_again() {
 struct SmallDisk(String);
 
 impl SmallDisk {
-    /// Mounts it on a folder, or returns `None` if this user may not do that.
+    /// Mounts a file system of 4 MB on a folder, or returns `None` if this user may not do that.
     fn mount(folder: &str) -> Option<SmallDisk> {
         std::fs::create_dir_all(folder).unwrap();
         let mut mount = Command::new("mount");

@@ -178,7 +178,7 @@ fn a_password_on_the_command_line_is_rejected_and_not_printed() {
 }
 
 #[test]
-fn the_default_port_is_used() {
+fn a_redis_address_without_a_port_uses_port_6379() {
     let folder = Folder::new("default-port");
     // There may be a server on this port or not. The name shows which one we try.
     let service = Service::start(&folder, &["--store", "redis://127.0.0.1"]);

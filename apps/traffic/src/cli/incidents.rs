@@ -28,7 +28,8 @@ enum Change {
     Speed(Option<u32>),
 }
 
-/// The incidents that have not happened yet, in the order of time.
+/// The incidents of a run, in the order of time. Those from the index `next` on have not happened
+/// yet.
 #[derive(Debug, Default)]
 pub struct Incidents {
     all: Vec<Incident>,

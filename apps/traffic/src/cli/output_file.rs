@@ -13,7 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 /// An output file that is being written. If it is dropped before [`finish`](Self::finish), nothing
-/// is left behind.
+/// is left behind, except what was written to a device or a pipe.
 pub struct OutputFile {
     target: Target,
     /// Whether the name ends with `.gz`.
@@ -28,7 +28,8 @@ enum Target {
 }
 
 impl OutputFile {
-    /// Creates the file that will be called `path` when it is complete.
+    /// Creates the file that will be called `path` when it is complete. A device or a FIFO is
+    /// opened instead.
     pub fn create(path: &Path) -> io::Result<Self> {
         let there = fs::metadata(path);
         if there.as_ref().is_ok_and(fs::Metadata::is_dir) {
@@ -67,7 +68,8 @@ impl OutputFile {
         })
     }
 
-    /// Marks the file as complete and gives it its final name.
+    /// Gives the complete file its final name, unless it has this name from the beginning, like a
+    /// device.
     pub fn finish(self) -> io::Result<()> {
         match self.target {
             Target::Atomic(file) => file.commit(),
@@ -130,7 +132,8 @@ pub fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns an error if two outputs have the same name, or if an output would overwrite an input.
+/// Returns an error if two outputs are the same file, or if an output would overwrite an input.
+/// Devices are exempt.
 pub fn check_distinct<'a>(
     written: impl Iterator<Item = &'a Path>,
     read: impl Iterator<Item = &'a Path>,
@@ -175,7 +178,8 @@ pub fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Writes a file atomically: readers see either the old content or all of the new content.
+/// Writes a file atomically: readers see either the old content or all of the new content. A device
+/// or a pipe is written in place.
 pub fn write(
     path: &Path,
     may_pack: bool,

@@ -381,7 +381,7 @@ impl Scene {
     }
 
     /// Returns the plans of all travellers and their names. Uses the file of prepared plans, if
-    /// there is one.
+    /// there is one and the run is not strict.
     pub fn plans(
         &self,
         network: &Arc<Network>,

@@ -493,7 +493,7 @@ impl Plans {
     }
 }
 
-/// Returns the number of plans in `words`, or `None` if a turn does not exist in this network.
+/// Returns the number of plans in `words`, or `None` if one of them is not valid in this network.
 fn fits(network: &Network, heads: &[u32], words: &[u32]) -> Option<usize> {
     let junctions = network.junctions().len() as u32;
     let (mut plans, mut junction, mut origin) = (0, 0, None);

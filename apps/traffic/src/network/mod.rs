@@ -40,8 +40,8 @@ pub const LINKS_MAX: usize = 1 << 26;
 /// turn number has 8 bits.
 pub const DEGREE_MAX: usize = 256;
 /// The minimum time that a car or a hole takes on a link between two tiles. It is the lower bound
-/// for the simulation's lookahead. The junctions at both ends of a shorter link are always in the
-/// same tile.
+/// for the simulation's lookahead. We put both ends of a shorter link into the same tile. If the
+/// tile would become too large, such a link takes this time instead.
 pub const LINK_TIME_MS_MIN: Ms = 1000;
 /// The maximum storage of a link in cars. It fits into 16 bits.
 pub const STORAGE_MAX: u64 = 65_000;
@@ -260,9 +260,9 @@ impl Network {
     }
 
     /// Like [`new`](Self::new), with at most `tile_junctions` junctions per tile. A tile can be
-    /// larger only if links shorter than [`LINK_TIME_MS_MIN`] connect its junctions, because such
-    /// links never lead to another tile. The results of a simulation do not depend on the size of
-    /// the tiles.
+    /// larger only if links that take less than [`LINK_TIME_MS_MIN`] connect its junctions, because
+    /// a link between two tiles takes at least this time. The results of a simulation do not depend
+    /// on the size of the tiles.
     ///
     /// # Errors
     /// Returns an error that names the first invalid element.
@@ -386,8 +386,9 @@ impl Network {
     pub fn flow(&self, link: u32, physics: &Physics) -> Flow {
         let raised = self.raised.get(link as usize).is_some_and(|&raised| raised);
         let mut flow = self.links[link as usize].flow(physics, raised, self.inner_ms(link));
-        // A car that enters a roundabout must leave a free place on its first link. We add this
-        // place, because the roundabout would lose capacity otherwise.
+        // A car that enters a roundabout must leave a free place on the link of the roundabout that
+        // it enters. We add this place to the storage, because the roundabout would lose capacity
+        // otherwise.
         if self.ring(link).is_some() {
             flow.storage += 1;
         }

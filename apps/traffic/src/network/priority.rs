@@ -88,7 +88,7 @@ const RING_MM_MAX: u64 = 400_000;
 pub(super) const NO_RING: u32 = u32::MAX;
 
 /// Adds the movements that yield at priority junctions for which none are listed: those from roads
-/// with approach 0 yield to those from other roads.
+/// with approach 0 yield to those from other roads whose way they cross or join.
 pub(super) fn add_missing_yields(raw: &mut RawNetwork) {
     let mut known = vec![false; raw.junctions.len()];
     for given in &raw.yields {

@@ -3,7 +3,8 @@
 //! messages.
 //!
 //! The junctions at both ends of a link that takes less than [`LINK_TIME_MS_MIN`] belong to one
-//! *cluster*, which is never divided. Therefore such a link never connects two tiles.
+//! *cluster*, which is never divided. Therefore such a link never connects two tiles. If a cluster
+//! would become too large, we raise the time of the link to the minimum instead.
 
 use super::{LINK_TIME_MS_MIN, RawNetwork};
 

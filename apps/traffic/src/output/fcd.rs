@@ -11,7 +11,8 @@ use std::io::{self, Write};
 /// SUMO's FCD: one time step every `period_ms`, with all cars on links.
 ///
 /// A car drives at free speed until it reaches the last waiting car, and stops one spacing behind
-/// it. Cars use the lanes of a link in turn. `x` and `y` lie on the lanes of the network that
+/// it. It is slower if it is a slow car, or cannot overtake one. Cars use the lanes of a link in
+/// turn. `x` and `y` lie on the lanes of the network that
 /// [`write::network`](crate::network::write::network) writes for SUMO.
 ///
 /// Source: SUMO's documentation, "FCDOutput".

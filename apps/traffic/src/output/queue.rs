@@ -9,7 +9,8 @@
 use crate::network::{Ms, Network, Physics};
 use std::collections::VecDeque;
 
-/// The parameters that all cars of a link share, in metres and seconds.
+/// The parameters that all cars of a link share. Lengths are in metres and times in seconds, except
+/// for `matters_ms`.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     length: f64,
@@ -78,8 +79,8 @@ pub(super) struct Spot {
     pub lane: u8,
 }
 
-/// The cars of a link in the order in which they entered it, which is also the order in which they
-/// leave. They use the lanes in turn.
+/// The cars of a link in the order in which they entered it. They leave in the same order, unless a
+/// car overtakes a slow one or is removed. They use the lanes in turn.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     shape: Shape,

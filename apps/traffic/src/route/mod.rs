@@ -29,7 +29,7 @@ pub struct Router {
     search: Search,
     /// The travel time of each link.
     times: Vec<Ms>,
-    /// The rank of each junction. Junctions that are close to each other have close ranks.
+    /// The rank of each junction. Most junctions that are close to each other have close ranks.
     rank: Arc<Vec<u32>>,
     /// The outgoing and the incoming links of each rank.
     roads: [Roads; 2],

@@ -1,9 +1,9 @@
 //! Orders the junctions of a network by nested dissection, for the hierarchy (`hierarchy.rs`).
 //!
-//! We divide the network into two halves by a *separator*, which is a set of junctions that all
-//! paths between the halves contain. The junctions of the separator rank highest, and both halves
-//! are divided in the same way. The order depends only on the shape of the network and not on
-//! travel times, so a hierarchy can be used again when travel times change.
+//! We divide the network into two halves by a *separator*, which is a set of junctions such that
+//! each path between the halves contains one of them. The junctions of the separator rank highest,
+//! and both halves are divided in the same way. The order depends only on the shape of the network
+//! and not on travel times, so a hierarchy can be used again when travel times change.
 
 use crate::network::Network;
 use creel::Pool;

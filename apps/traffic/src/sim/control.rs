@@ -158,7 +158,8 @@ impl Simulation {
     /// a clone copies them.
     ///
     /// # Errors
-    /// Returns an error if the links do not follow each other, or after twelve days.
+    /// Returns an error if there are no links, if they do not follow each other, or after twelve
+    /// days.
     pub fn spawn(&mut self, links: &[u32]) -> Result<u32, NetworkError> {
         let route = Route::pack(&self.network, links)?;
         let Some(&first) = links.first() else {
@@ -408,7 +409,7 @@ impl Simulation {
     }
 
     /// Sends a car to another junction on the quickest route in free flow. The route contains a
-    /// closed road only if no other route exists.
+    /// closed road only if every other route takes more than a day, or if no other route exists.
     ///
     /// # Errors
     /// Returns an error if there is no such route, or if [`set_route`](Self::set_route) fails.

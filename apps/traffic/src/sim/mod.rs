@@ -1,5 +1,6 @@
 //! The simulation. The network is divided into tiles. Each tile runs alone for a window, which is
-//! so short that nothing from other tiles can reach it. Then all tiles exchange messages.
+//! so short that nothing that leaves another tile in this window can arrive before the end of the
+//! window. Then all tiles exchange messages.
 //!
 //! docs/design/traffic.md explains the model, the data layout, and why the results do not depend on
 //! the workers.
@@ -73,11 +74,12 @@ pub struct Tally {
     pub waiting_to_enter: i64,
     /// The number of cars between two trips, or before their first trip.
     pub idle: i64,
-    /// The number of cars that have finished their last trip.
+    /// The number of cars without a further trip, because they have finished their last one, had
+    /// none, or were removed.
     pub done: u64,
     /// The number of trips that have begun.
     pub begun: u64,
-    /// The number of trips that have ended.
+    /// The number of trips that have reached their destination.
     pub arrived: u64,
     /// The number of junction crossings.
     pub crossings: u64,

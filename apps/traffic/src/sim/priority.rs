@@ -416,7 +416,8 @@ impl Tile {
         headway_ms.min(STRIDE_MAX)
     }
 
-    /// Returns the tag of a waiter, if it has waited for this link before.
+    /// Returns the tag of a waiter. An exit has one only if this is the last link for which it has
+    /// waited.
     fn tag(&self, entry: u16, waiter: u16) -> Option<u32> {
         match waiter {
             ENTRY_QUEUE => self.entry_queues[self.entry_queue(entry).ok()?].tag,
@@ -493,7 +494,7 @@ impl Work<'_> {
     }
 
     /// Returns the time at which the first car of `exit` may try to cross, as far as is known now.
-    /// It may cross now if that time is not later.
+    /// If this is `now`, the car may cross at once.
     pub fn right_of_way(&self, node: &Node, exit: u16, movement: usize, now: Ms) -> Ms {
         let tile = &*self.tile;
         let rights = &*tile.right_of_way;

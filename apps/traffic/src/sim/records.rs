@@ -187,8 +187,8 @@ impl Holes {
         self.next / Self::ONE + 1
     }
 
-    /// Adds a hole at the end if it arrives exactly one headway after the last one. Returns whether
-    /// it did.
+    /// Adds a hole at the end if it arrives exactly one headway after the last one and the count
+    /// has room. Returns whether it did.
     #[inline]
     pub fn extend(&mut self, at: Ms, headway_ms: Ms) -> bool {
         let count = self.count();

@@ -1,11 +1,11 @@
 //! Rerouting: late cars search for a quicker route, based on recent travel times.
 //!
-//! Rerouting takes place in rounds, between two ticks. Each tile knows the mean delay of the cars
-//! that have left its links since the last round. Each car on a link draws a random number, except
-//! the first car of each queue. If the remaining trip of a selected car takes too long compared
-//! with free flow, we search for the quickest route. The car takes this route if it saves at least
-//! a twentieth of the time. All of this depends only on the state, so the result does not depend on
-//! the workers.
+//! Rerouting takes place in rounds, between two ticks. Each tile knows the mean delay at the end of
+//! each of its links, in which recent rounds weigh most. Each car on a link draws a random number,
+//! except the first car of each queue. If the remaining trip of a selected car takes too long
+//! compared with free flow, we search for the quickest route. The car takes this route if it saves
+//! at least a twentieth of the time. All of this depends only on the state, so the result does not
+//! depend on the workers.
 
 use super::detours::{DETOURS, Detours};
 use super::records::{Car, LinkEntry};
@@ -62,8 +62,9 @@ pub(super) struct Lateness {
     /// The sum of the delays of the cars that have left the link since the last round of rerouting.
     pub sum_ms: u64,
     pub cars: u32,
-    /// The mean delay of the cars that have left the link. In each round of rerouting, the weight
-    /// of all earlier rounds is halved.
+    /// The mean delay of the cars that have left the link, or the time for which the first car has
+    /// been waiting if that is longer. In each round of rerouting, the weight of all earlier rounds
+    /// is halved.
     pub mean_ms: Ms,
 }
 

@@ -11,7 +11,8 @@ use creel::Pool;
 use std::sync::Arc;
 
 impl Simulation {
-    /// Returns a router for free flow that uses closed roads only if no open route exists.
+    /// Returns a router for free flow. It uses closed roads only if every open route takes more
+    /// than a day, or if no open route exists.
     pub(super) fn router_now(&self, pool: &Pool) -> Router {
         let network = &self.network;
         let free = || Router::from_times(pool, network, free_flow_times(network));
@@ -57,8 +58,9 @@ impl Simulation {
     }
 
     /// Sends all cars whose remaining route contains `link` along the quickest route in free flow.
-    /// A new route contains a closed road only if no other route exists. Cars that cannot avoid
-    /// `link` keep their route. Returns the number of cars whose route has changed.
+    /// A new route contains a closed road only if every other route takes more than a day, or if no
+    /// other route exists. Cars that cannot avoid `link` keep their route. Returns the number of
+    /// cars whose route has changed.
     ///
     /// This includes cars that wait to enter their first link, but not cars that depart later. To
     /// send those around a closed road as well, call it again while the road is closed.

@@ -61,8 +61,9 @@ impl<T: Listed> Slab<T> {
         place
     }
 
-    /// Reserves memory for more elements. It grows by a sixteenth and not twofold like a `Vec`,
-    /// because the slabs of cars, timers and holes take most of the memory of a simulation.
+    /// Reserves memory for more elements. It grows by a sixteenth (at least 32 elements) and not
+    /// twofold like a `Vec`, because the slabs of cars, timers and holes take most of the memory of
+    /// a simulation.
     #[cold]
     pub fn grow(&mut self) {
         self.things.reserve_exact((self.things.len() / 16).max(32));

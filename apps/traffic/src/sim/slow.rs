@@ -175,7 +175,8 @@ impl Simulation {
     }
 
     /// Returns the time that a car takes on a link in free flow. It is longer than
-    /// [`current_free_flow_ms`](Self::current_free_flow_ms) if the car is slow.
+    /// [`current_free_flow_ms`](Self::current_free_flow_ms) if the car is slower than the road
+    /// allows.
     pub fn travel_ms(&self, car: u32, link: u32) -> Ms {
         let road_ms = self.current_free_flow_ms(link);
         match &self.rules.roads {

@@ -103,7 +103,7 @@ impl Simulation {
     }
 
     /// Reads a snapshot that [`save`](Self::save) has written, for the same network. It detects
-    /// damaged files, and forged files unless their state is one that a run could have reached.
+    /// damaged files, and forged files whose state is not consistent.
     ///
     /// # Errors
     /// Returns an error if the stream fails, or if the bytes are not a valid snapshot of this

@@ -1,4 +1,4 @@
-//! Checks whether a state from a snapshot is one that a run could have reached.
+//! Checks whether a state from a snapshot is consistent, so that a simulation can run it.
 //!
 //! A checksum detects damage, but it cannot distinguish a genuine snapshot from a forged one. The
 //! simulation itself does not check its data for consistency. Therefore we check once, before

@@ -62,7 +62,7 @@ impl UdpSink {
     }
 
     /// Joins or leaves the multicast group `client`. Does nothing if the address is not a multicast
-    /// address, or if the property `auto-multicast` is off.
+    /// address, if there is no socket for its family, or if the property `auto-multicast` is off.
     pub(super) fn membership(&self, sending: &Sending, client: SocketAddr, join: bool) {
         let socket = if client.is_ipv4() {
             &sending.v4

@@ -27,7 +27,8 @@ struct Curve<'a> {
     points: Vec<(f64, [f64; 3])>,
 }
 
-/// Adds one picture per metric over the cases whose names are numbers, if there are at least two.
+/// Adds one picture for each of the first [`PICTURES`] metrics over the cases whose names are
+/// numbers, if there are at least two such cases.
 pub fn over_cases(out: &mut String, cases: &[CaseView], x_label: &str) {
     let numbers = cases
         .iter()
@@ -92,8 +93,8 @@ fn picture(out: &mut String, title: &str, x_label: &str, curves: &[Curve]) {
     if !(x_max > x_min && y_max > 0.0) {
         return;
     }
-    // If the largest x is more than 20 times the smallest one, the x axis is logarithmic. On a
-    // linear axis, the points of small values would lie on top of each other.
+    // If all x are positive and the largest one is more than 20 times the smallest one, the x axis
+    // is logarithmic. On a linear axis, the points of small values would lie on top of each other.
     let decades = x_min > 0.0 && x_max / x_min > 20.0;
     let place = |x: f64| if decades { x.ln() } else { x };
     let across = |x: f64| {

@@ -51,7 +51,8 @@ pub fn page(report: &Report, drawing: &Drawing) -> String {
     out
 }
 
-/// Adds one finding per workload. Each one begins with a link to the plots of its workload.
+/// Adds the first finding of each workload, after a link to the plots of this workload. Also adds
+/// the sentences about the whole report.
 fn summary(out: &mut String, report: &Report) {
     let mut lines = findings::about(report).into_iter();
     if let Some(first) = lines.next() {

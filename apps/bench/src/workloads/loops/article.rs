@@ -24,8 +24,8 @@ use crate::setting::Setting;
 
 /// The number of items of the loop in the article, unless a sweep sets another one.
 const ITEMS: usize = 100_000;
-/// The number of items of each system. They take 4 MB, which is more than a core's second-level
-/// cache.
+/// The number of items of each system. They take 4 MB, which is more than the second-level cache of
+/// most cores.
 const SYSTEM: usize = 512 * 1024;
 
 /// Returns the case `article`, which has the subjects of the article and Creel.

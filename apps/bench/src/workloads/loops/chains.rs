@@ -98,7 +98,8 @@ mod paralight {
         Ok(plan.time(|| _ = black_box(sum(numbers, Paralight(&pool)))))
     }
 
-    /// Measures micropool. The caller is one of its workers, so it has one thread less.
+    /// Measures micropool. The caller is one of its workers, so it has one thread less, but at
+    /// least one.
     pub fn micropool(plan: &Plan, numbers: &Numbers, workers: usize) -> anyhow::Result<f64> {
         let threads = (workers - 1).max(1);
         let pool = micropool::ThreadPoolBuilder::default()

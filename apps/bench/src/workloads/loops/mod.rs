@@ -1,8 +1,8 @@
 //! Short parallel loops over many items, as in the frame loop of a game.
 //!
 //! The items are a small model of a game's state. There are 100,000 of eight bytes, which is 800
-//! kB. Therefore, half of them stays in a core's second-level cache between two calls, if the same
-//! core gets the same half again.
+//! kB. With two workers, each half therefore fits into a second-level cache of 512 kB or more. It
+//! stays there between two calls if the same core gets the same half again.
 
 mod article;
 mod chains;

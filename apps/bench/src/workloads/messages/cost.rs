@@ -79,8 +79,8 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// Creates the costs of one pass from the CPU time of all passes. `bytes` is the peak of the
-    /// memory, or NaN if the system does not report it.
+    /// Creates the costs of one pass from the CPU time of all passes. `bytes` is the growth of the
+    /// memory up to its peak, or NaN if it is unknown.
     pub fn of(used: Used, passes: f64, bytes: f64) -> Self {
         Pass {
             user_ms: used.0 / passes,

@@ -19,6 +19,7 @@ pub(in crate::receive) struct PendingRtcp {
 }
 
 /// Updates what was reported about a source, or about one that no demultiplexer has attributed yet.
+/// Ignores a new SSRC if [`SOURCES_MAX`] of them are still unattributed.
 fn update(
     sources: &mut [RtpSource],
     by_ssrc: &IndexMap<u32>,

@@ -523,7 +523,8 @@ impl Evaluate {
     }
 }
 
-/// Returns a thread that reads the resident memory in bytes after the time `after`.
+/// Starts a thread that reads the resident memory in bytes after the time `after`, or when it is
+/// unparked before that.
 fn memory_after(memory: Memory, after: Duration) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
         // If the run ends earlier, it unparks this thread, so that we do not wait any longer.

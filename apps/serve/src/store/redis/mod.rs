@@ -134,7 +134,8 @@ impl RedisStore {
         }
     }
 
-    /// Returns whether an error shows that the server is a node of a cluster.
+    /// Returns whether an error shows that the server is a node of a cluster, if we did not know
+    /// that before.
     fn is_redirection(&self, error: &StoreError) -> bool {
         let is_server = matches!(self.address.topology, Topology::Server(_));
         is_server && !self.is_cluster && error.words.starts_with("MOVED ")
@@ -275,7 +276,8 @@ impl RedisStore {
         Ok(values.collect())
     }
 
-    /// Returns whether an error can only go away on a new connection.
+    /// Returns whether we must connect again after this error, because it may persist on the
+    /// current connection.
     fn needs_new_connection(&self, error: &StoreError) -> bool {
         match error.reason {
             Reason::Auth | Reason::Failover => true,

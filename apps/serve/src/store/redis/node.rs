@@ -177,7 +177,8 @@ fn address_of(replica: &Value) -> String {
     texts.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a command that waits until replicas have all writes of this connection.
+/// Returns a command that waits until replicas have all writes of this connection, for at most
+/// [`REPLICAS_TIMEOUT_MS`].
 pub(super) fn wait(replicas: usize) -> Vec<u8> {
     let mut command = cmd("WAIT");
     command.arg(replicas).arg(REPLICAS_TIMEOUT_MS);

@@ -47,7 +47,7 @@ impl SharedState {
         }
     }
 
-    /// Applies the controls that a browser has sent, and returns the number of such requests so
+    /// Applies the controls that a browser has sent, and returns the number of control requests so
     /// far.
     fn apply_control(&self, request: &Request) -> u32 {
         const STEPS_MAX: u64 = 3600;

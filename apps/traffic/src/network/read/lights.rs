@@ -1,7 +1,8 @@
 //! Reads the traffic lights of SUMO networks.
 //!
-//! From the program of a traffic light, each edge gets the phases in which most of its movements
-//! have green or the yellow after it.
+//! From the program of a traffic light, each edge gets the times at which at least half of its
+//! movements have green or the yellow after it. We lengthen or shorten these times to the mean
+//! green time of the movements.
 
 use crate::network::Ms;
 use std::collections::BTreeMap;

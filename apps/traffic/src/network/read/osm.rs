@@ -259,7 +259,8 @@ impl<'a> Builder<'a> {
                 self.round.push(link);
             }
             for (index, &(at, sign)) in signs.iter().enumerate() {
-                // If a sign does not name a direction, we assign it to the nearer end of the road.
+                // A light or sign belongs to a link if it is near the end of the link. If it does
+                // not name a direction, it belongs only to the link whose end is nearer.
                 let left = if against == 0 { length_m - at } else { at };
                 let is_near = left <= AHEAD_M && (left <= length_m / 2.0 || sign.is_directed());
                 if !(is_near && sign.applies(against == 1)) {

@@ -257,7 +257,7 @@ fn report(tags: &HashMap<&str, &str>, unused: &mut Unused) {
     for key in others.iter().filter(|key| tags.contains_key(*key)) {
         unused.add(format!("way {key}"));
     }
-    // Only cars with a destination on such a road may use it, but ours drive through.
+    // Not every car may or should drive through such a road, but ours do.
     let access = ACCESS.iter().find_map(|key| tags.get(key));
     if let Some(
         value

@@ -83,7 +83,8 @@ pub(super) const JUNCTION: [&str; 14] = [
     "roundabout",
 ];
 
-/// The limits of a phase matter only for actuated lights, and we already count those.
+/// The limits of a phase matter only for actuated lights, and we already count actuated lights as
+/// unused.
 pub(super) const PHASE: [&str; 7] = [
     "duration",
     "state",

@@ -193,8 +193,8 @@ impl Tntp {
     }
 }
 
-/// Parses a trip table. Returns the origin zone, the destination zone (both from 0) and the number
-/// of trips.
+/// Parses a trip table. Returns for each entry the origin zone, the destination zone (both from 0)
+/// and the number of trips.
 ///
 /// # Errors
 /// Returns an error with the line.

@@ -32,8 +32,8 @@ impl Unused {
             .for_each(|(key, count)| self.add_many(key, count));
     }
 
-    /// Counts all attributes of an element that are not `known`. An attribute is known if the
-    /// reader uses it, or if it cannot change the result.
+    /// Counts all attributes of an element that are neither `known` nor in an XML namespace. An
+    /// attribute is known if the reader uses it, or if it cannot change the result.
     pub(crate) fn attributes(
         &mut self,
         element: &Element<'_>,

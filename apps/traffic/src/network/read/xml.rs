@@ -23,8 +23,8 @@ pub(crate) enum Part<'a> {
     Text(String),
 }
 
-/// Returns whether a text contains a character that XML forbids, such as NUL. The parser accepts
-/// these characters, but a report with such a name would not be valid XML.
+/// Returns whether a text contains a control character that XML forbids, such as NUL. The parser
+/// accepts these characters, but a report with such a name would not be valid XML.
 fn is_forbidden(text: &str) -> bool {
     text.contains(|letter: char| letter < ' ' && !matches!(letter, '\t' | '\n' | '\r'))
 }

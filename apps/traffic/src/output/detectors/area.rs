@@ -18,7 +18,7 @@ struct Halt {
     here: f64,
 }
 
-/// The sums over the samples that the detector has taken in an interval, one per second.
+/// The sums and maxima over the samples that the detector has taken in an interval, one per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     samples: u32,

@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_frames_have_the_same_bits() {
+    fn all_variants_of_the_game_compute_the_same_bits() {
         let frames = |mut frame: Box<dyn FnMut(&mut World) -> f32>| {
             let mut world = World::new();
             let fastest: Vec<f32> = (0..5).map(|_| frame(&mut world)).collect();

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_tokens_have_the_same_bits() {
+    fn all_variants_of_inference_compute_the_same_bits() {
         let pool = creel(2).unwrap();
         let tokens = |token: &dyn Fn(&[Layer], &mut State)| {
             let mut state = [vec![0.5; WIDTH], vec![0.0; WIDTH]];

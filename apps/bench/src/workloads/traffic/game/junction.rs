@@ -190,7 +190,8 @@ impl Junction {
         entries.chain(exits).fold(first, u64::min)
     }
 
-    /// Applies an effect of another junction, and returns the time of the event that it causes.
+    /// Applies an effect of another junction. Returns the time of the next event at the road end
+    /// that it changes.
     pub fn apply_effect(&mut self, effect: &Effect) -> Ms {
         let road = usize::from(effect.road);
         match effect.kind {

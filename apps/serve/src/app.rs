@@ -149,7 +149,7 @@ impl App {
         // A client that expects the status 100 sends its body only if we ask for it.
         let is_awaited = !head.headers.contains_key(EXPECT);
         let mut body = pin!(body);
-        let mut rest = (!body.is_end_stream()).then(|| body.as_mut());
+        let mut rest = (!body.is_end_stream()).then_some(body.as_mut());
         let reply = self.outcome(route, &head, &mut rest, limit, deadline).await;
         let is_late = matches!(reply, Err(Refusal::Slow | Refusal::Late));
         let is_unread = match rest {

@@ -434,10 +434,12 @@ fn jobs_of_a_scope_can_wait_for_each_other_if_there_is_a_worker_for_each() {
             bounded(&format!("{workers} workers, {wait}"), move || {
                 let pool = pool(workers, wait);
                 for round in 0..50 {
-                    let all = Barrier::new(workers);
+                    // The job with the inner scope needs a worker of its own: if another worker takes
+                    // the inner job, the first one waits, and runs no jobs of the outer scope.
+                    let all = Barrier::new(workers - 1);
                     let meet = || {
                         pool.scope(|s| {
-                            (1..workers).for_each(|_| s.spawn(|| _ = all.wait()));
+                            (2..workers).for_each(|_| s.spawn(|| _ = all.wait()));
                             s.spawn(|| pool.scope(|inner| inner.spawn(|| _ = all.wait())));
                         });
                     };

@@ -125,8 +125,8 @@ impl Route {
     }
 }
 
-/// Iterates over the roads that the turns of one word lead along, starting at `junction`. Updates
-/// `junction` with each road.
+/// Follows the turns that are packed in `word`, starting at `junction`, and iterates over the roads
+/// that they select. After each road, `junction` is the junction at its end.
 pub(crate) fn unpack<'a>(
     network: &'a Network,
     junction: &'a mut u32,

@@ -33,8 +33,8 @@ pub(super) struct Source<S: ?Sized> {
     /// because it is stored before the socket is added to the poller or its mode there changes.
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
-    /// Whether the socket is a stream. If a read on a stream returns less than it asked for, only
-    /// the end of the stream can follow.
+    /// Whether the socket is a stream. A read on a stream that returns less than it asked for has
+    /// emptied the socket, except possibly for the end of the stream. `Driver::mode` uses this.
     pub(super) streams: bool,
     /// Whether the poller has reported the end of the stream, or an event that may include it.
     /// Relaxed is enough, because it is set before the flag that a read checks first.

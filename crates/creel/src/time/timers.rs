@@ -478,8 +478,8 @@ impl Due {
         }
     }
 
-    /// Returns the time in nanoseconds of this thread's clock, or 0 if it is before the epoch. All
-    /// calls after the first one return the same value.
+    /// Returns when the timer is due, in nanoseconds since the epoch of this thread's clock, or 0 if
+    /// that is before the epoch. The first call fixes this time, so later calls return the same.
     ///
     /// # Panics
     ///

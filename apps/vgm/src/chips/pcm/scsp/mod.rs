@@ -396,8 +396,8 @@ impl Scsp {
                         .map(|place| self.ring[(at + place) % RING])
                         .iter()
                         .sum();
-                    // At depth 15, the sum of two loudest values moves the position by 512 samples
-                    // in either direction.
+                    // At depth 15, two modulators at full scale together move the position by 512
+                    // samples in either direction.
                     (i64::from(sum) << 10 >> (16 - amount.min(15))) as i32
                 });
                 let value = slot.frame(&self.ram, &self.volumes, now, moved);

@@ -14,7 +14,7 @@ use super::super::sample::{Format, LoopMode, detuned};
 /// The number of frames between two updates of an LFO. Its shortest period is 128 frames.
 pub const LFO_INTERVAL: usize = 32;
 
-/// The length of a wave. Phases have 16 more bits.
+/// The length of a wave in samples. A phase is a position in the wave, with 16 fraction bits.
 const WAVE: usize = 1024;
 const PHASE_MASK: u32 = (WAVE as u32 - 1) << 16 | 0xFFFF;
 

@@ -316,7 +316,7 @@ fn poll_once<F: Future>(future: Pin<&mut F>) {
 }
 
 #[test]
-fn the_pool_works_although_handles_and_futures_were_leaked() {
+fn leaked_handles_and_futures_do_not_break_the_pool() {
     let pool = pool(2);
     let alive = Arc::new(());
     let guard = Arc::clone(&alive);

@@ -34,7 +34,7 @@ pub(super) struct Source<S: ?Sized> {
     pub(super) oneshot: AtomicBool,
     pub(super) retry: Retry,
     /// Whether the socket is a stream. A read on a stream that returns less than it asked for has
-    /// emptied the socket, except possibly for the end of the stream. `Driver::mode` uses this.
+    /// emptied the socket, except possibly for the end of the stream. See `Driver::mode`.
     pub(super) streams: bool,
     /// Whether the poller has reported the end of the stream, or an event that may include it.
     /// Relaxed is enough, because it is set before the flag that a read checks first.

@@ -35,8 +35,9 @@ pub(super) struct Totals {
     pub(super) legs: Vec<LegReport>,
     pub(super) packets: u64,
     pub(super) sent: u64,
-    /// The number of packets that we discarded: they are not RTP, their sender did not become a
-    /// leg, their rate is not that of the room, there is no codec, or the room is full.
+    /// The number of packets that we discarded, because they are not RTP, their sender did not
+    /// become a leg, their rate is not that of the room, we do not know their codec, or the room
+    /// is full.
     pub(super) refused: u64,
 }
 

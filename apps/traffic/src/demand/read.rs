@@ -1,9 +1,9 @@
 //! Reads demand from MATSim plans, SUMO routes and trips, and TNTP trip tables.
 //!
 //! The content of a file determines its format. A reader returns itineraries. Trips without a route
-//! are routed on the pool. We count travellers that cannot drive, for example because a link is
-//! missing or there is no path. The first of them is reported with the reason. All travellers that
-//! can drive do so.
+//! are routed on the pool. We count travellers that cannot drive, for example because the network
+//! lacks a link of their route or has no path. We report the first of them with the reason. All
+//! others drive.
 
 use super::grouped::map_by_key;
 use super::matsim_vehicles::Vehicles;

@@ -61,7 +61,7 @@ impl TaskPart for Tasks {
         TaskStats::default()
     }
 
-    /// Ends the search of a notified worker, because without tasks there is none to find.
+    /// Ends the search of a notified worker, because it can find no task if the feature `tasks` is off.
     fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
         self.slots.end_search_of(&mut search);
         if rescues {

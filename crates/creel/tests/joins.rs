@@ -97,6 +97,25 @@ fn each_second_closure_runs_while_the_first_one_blocks() {
     });
 }
 
+/// While it forks, a thread from outside counts as worker 0. If it blocks, worker 0 must run the
+/// forks all the same, also those of a thread that has stolen from it.
+#[test]
+fn a_blocked_caller_from_outside_leaves_its_forks_to_all_workers() {
+    bounded("a caller that blocks", || {
+        let pool = pool(2);
+        for _ in 0..20 {
+            let done = AtomicBool::new(false);
+            let blocks = || {
+                while !done.load(Ordering::Acquire) {
+                    thread::yield_now();
+                }
+            };
+            let stolen = || _ = pool.join(blocks, || done.store(true, Ordering::Release));
+            pool.join(blocks, stolen);
+        }
+    });
+}
+
 #[test]
 fn the_leaves_of_a_recursion_can_wait_for_each_other() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {

@@ -98,14 +98,15 @@ impl Pool {
     /// share of the pool's loop a moment ago. This is only a hint. If a worker starts to run user
     /// code afterwards, we notice it after the loop has been published (`protocol/places.rs`).
     fn others_idle(&self, slots: usize) -> bool {
-        let busy = |index: &usize| self.shared.slots.at(*index).is_elsewhere();
-        match (0..slots).find(busy) {
-            None => true,
-            Some(first) => {
-                let own = current::index_in(&self.shared.slots);
-                own == Some(first) && !(first + 1..slots).any(|index| busy(&index))
-            }
-        }
+        let shared = &self.shared;
+        let own = current::index_in(&shared.slots);
+        let is_replaced = |index: usize| {
+            index == 0 && own.is_some() && shared.loops.forks.is_worker_0_replaced(&shared.slots)
+        };
+        let busy = |index: &usize| {
+            Some(*index) != own && (shared.slots.at(*index).is_elsewhere() || is_replaced(*index))
+        };
+        !(0..slots).any(|index| busy(&index))
     }
 
     /// Returns the number of threads that run a loop of `units` units if at most `slots` may.

@@ -267,7 +267,7 @@ impl Work for Shared {
         let loops = &self.loops;
         self.tasks.any_outside()
             || loops.shared_jobs.seems_left()
-            || loops.forks.any_old()
+            || loops.forks.any_old(&self.slots)
             || self.has_jobs()
     }
 

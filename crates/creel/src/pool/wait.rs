@@ -122,7 +122,12 @@ impl<'a> Pace<'a> {
             self.sleep(watchdog)
         };
         spans.record(Doing::Parked, shared.slots.tracing.begin().map(|_| begin));
-        let parked = now_ns() - begin;
+        let now = now_ns();
+        let parked = now - begin;
+        if let Some(woken) = self.slot.take_woken_ns() {
+            let took = now.saturating_sub(woken);
+            self.shared.loops.mailbox.learn_wake(took);
+        }
         let socket = !notified && found.count > 0;
         self.spin.slept(self.shared, self.slot, parked, socket);
         self.slot.counters.parks.add(1);

@@ -63,6 +63,9 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
     let mut pace = Pace::new(shared, slot);
     let mut watchdog = Watchdog::new(shared);
     shared.loops.forks.prepare(index);
+    // Whether the worker has not waited yet for forks that are too young to steal, since it last had
+    // work.
+    let mut young = true;
     loop {
         slot.parker.begin_turn();
         Forks::stop_forking(&shared.loops, index);
@@ -71,6 +74,7 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         }
         if turn(slot, shared, &mut pace, &mut watchdog) {
             pace.worked();
+            young = true;
             continue;
         }
         if slots.wants_gone(index) {
@@ -91,9 +95,13 @@ pub(super) fn run(shared: &Arc<Shared>, index: usize) {
         // The worker first adds itself to the idle list, and then checks everything that any worker
         // may take.
         let loops = &shared.loops;
+        let mut any_forks = || {
+            let young = std::mem::take(&mut young);
+            loops.forks.any_for_idle(&shared.slots, slot.index, young)
+        };
         if shared.tasks.before_park(slot)
             && !loops.shared_jobs.any_left()
-            && !loops.forks.any_old_for_idle()
+            && !any_forks()
             && !shared.has_jobs()
         {
             let found = pace.wait(watchdog.timeout(shared, slot));

@@ -7,9 +7,10 @@
 //! Linux 4.14 and later). If the kernel has no such call, on other systems, and under the model
 //! checkers, both are ordinary full barriers.
 //!
-//! The kernel's barrier takes a lock and interrupts every processor that runs the process. If many
-//! threads use the rare side, they mostly wait for each other. A protocol can therefore choose
-//! ordinary full barriers for both sides ([`Barriers::fences`]).
+//! The kernel's barrier takes a lock and interrupts every processor that runs the process. On a
+//! virtual machine, it takes up to ten microseconds. If many threads use the rare side, they mostly
+//! wait for each other. A protocol can therefore execute an ordinary barrier on both sides instead
+//! ([`full`]).
 //!
 //! We do not cover processes that were forked without `exec`, because their threads do not belong
 //! to the pool.
@@ -102,57 +103,29 @@ mod pair {
 /// Asks the kernel for support, once. Call it before any thread uses the barriers.
 pub(crate) use pair::prepare;
 
-/// The barriers of one protocol, whose two sides must use the same value.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Barriers {
-    /// Whether each side executes an ordinary full barrier itself.
-    are_fences: bool,
-}
-
-impl Barriers {
-    /// Returns barriers of which the rare side pays for both, if the kernel supports that. Call
-    /// [`prepare`] before.
-    #[inline]
-    pub(crate) fn asymmetric() -> Self {
-        Self {
-            are_fences: !pair::is_by_kernel(),
-        }
-    }
-
-    /// Returns barriers of which each side pays for its own.
-    pub(crate) fn fences() -> Self {
-        Self { are_fences: true }
-    }
-
-    /// The barrier of the frequent side.
-    #[inline]
-    pub(crate) fn light(self) {
-        if self.are_fences {
-            pair::fence(Ordering::SeqCst);
-        } else {
-            pair::light_by_kernel();
-        }
-    }
-
-    /// The barrier of the rare side. It returns false if the kernel refused, and then nothing is
-    /// ordered.
-    pub(crate) fn heavy(self) -> bool {
-        if self.are_fences {
-            pair::fence(Ordering::SeqCst);
-            return true;
-        }
-        pair::heavy_by_kernel()
-    }
-}
-
-/// The barrier of the frequent side, if the rare side pays for both.
+/// The barrier of the frequent side.
 #[inline]
 pub(crate) fn light() {
-    Barriers::asymmetric().light();
+    if pair::is_by_kernel() {
+        pair::light_by_kernel();
+    } else {
+        pair::fence(Ordering::SeqCst);
+    }
 }
 
 /// The barrier of the rare side, which takes some microseconds. It returns false if the kernel
 /// refused, and then nothing is ordered.
 pub(crate) fn heavy() -> bool {
-    Barriers::asymmetric().heavy()
+    if pair::is_by_kernel() {
+        pair::heavy_by_kernel()
+    } else {
+        pair::fence(Ordering::SeqCst);
+        true
+    }
+}
+
+/// A full barrier, for protocols whose two sides are about equally frequent.
+#[inline]
+pub(crate) fn full() {
+    pair::fence(Ordering::SeqCst);
 }

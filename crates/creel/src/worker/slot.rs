@@ -11,7 +11,7 @@ use super::{
     stats::{Counters, WorkerStats},
     trace::Spans,
 };
-use crate::sync::{AtomicBool, Mutex, Ordering, lock, loom_fence};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering, lock, loom_fence, now_ns};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
@@ -24,6 +24,9 @@ pub(crate) struct WorkerSlot {
     /// Whether the worker has been notified with `Idle::notify_one`. The notifying thread stores it
     /// before it unparks the worker.
     notified: AtomicBool,
+    /// The time at which the worker was woken with `Idle::notify_one`, or 0. The worker measures
+    /// from it how long a wake-up takes. It is only a hint.
+    woken_ns: AtomicU64,
     /// Whether the worker is idle according to `Idle`. Its own thread writes it. A worker stores
     /// that it stops being idle before it checks for a new loop. A loop's caller reads the flag
     /// after it has published the loop. These two stores and two loads are `SeqCst`, so the worker
@@ -50,6 +53,7 @@ impl WorkerSlot {
             inbox: Inbox::default(),
             thread: WorkerThread::default(),
             notified: AtomicBool::new(false),
+            woken_ns: AtomicU64::new(0),
             idle: AtomicBool::new(true),
             looping: AtomicBool::new(false),
             counters: CachePadded::new(Counters::default()),
@@ -83,6 +87,26 @@ impl WorkerSlot {
     /// Records that the worker has been notified. The caller unparks it afterwards.
     pub(crate) fn set_notified(&self) {
         self.notified.store(true, Ordering::SeqCst);
+    }
+
+    /// Wakes the worker like [`notify`](Self::notify), and records when, so that the worker can
+    /// measure how long the wake-up took.
+    pub(crate) fn wake(&self) -> PrevState {
+        self.woken_ns.store(now_ns(), Ordering::Relaxed);
+        let was = self.notify();
+        if was != PrevState::Asleep {
+            self.woken_ns.store(0, Ordering::Relaxed);
+        }
+        was
+    }
+
+    /// Returns the time of the last [`wake`](Self::wake) that has ended a sleep, unless it was
+    /// returned before.
+    pub(crate) fn take_woken_ns(&self) -> Option<u64> {
+        match self.woken_ns.load(Ordering::Relaxed) {
+            0 => None,
+            _ => Some(self.woken_ns.swap(0, Ordering::Relaxed)).filter(|ns| *ns > 0),
+        }
     }
 
     /// Returns whether the worker has been notified and has not seen it yet. Its thread must not

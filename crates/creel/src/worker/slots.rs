@@ -337,8 +337,14 @@ impl WorkerSlots {
     /// published. The thread is the worker `own`, or a thread from outside. We have to exclude the
     /// worker `own` here, because a worker stays in the idle list while it takes part in a loop.
     pub(crate) fn notify_other(&self, own: Option<usize>) {
+        self.notify_other_from(self.first_helper(own), own);
+    }
+
+    /// Does the same as [`notify_other`](Self::notify_other), but chooses none of the workers below
+    /// `first`.
+    pub(crate) fn notify_other_from(&self, first: usize, own: Option<usize>) {
         // If no thread can be started, the caller does all the work.
-        let _ = self.notify(self.first_helper(own), own, When::Now);
+        let _ = self.notify(first, own, When::Now);
     }
 
     /// Notifies an idle worker like [`notify_other`](Self::notify_other), but may also choose
@@ -382,7 +388,7 @@ impl WorkerSlots {
         slot.set_notified();
         let Err(error) = self.ensure_started(slot) else {
             let was = match when {
-                When::Now => slot.notify(),
+                When::Now => slot.wake(),
                 When::Later => slot.parker.notify_later(),
             };
             if was != PrevState::Asleep {
@@ -434,6 +440,9 @@ impl WorkerSlots {
             // We ignore the error if no thread can be started, because the next notification tries
             // again.
             let _ = self.notify_one(0, When::Now);
+        } else {
+            // There may be forks that worker 0 takes only if nobody else does.
+            self.ensure_watchdog();
         }
     }
 

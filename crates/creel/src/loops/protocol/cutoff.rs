@@ -76,6 +76,14 @@ fn set(value: &AtomicUsize, to: usize) {
     value.store(to, Ordering::Relaxed);
 }
 
+/// Returns the depth to which the cutoff moves up from depth `from`, which is at least 1. A fork
+/// just above the cutoff took `time`. In a balanced recursion, a fork takes twice as long one level
+/// up, and we stop one level before a fork would take [`LEAF`].
+fn up(from: usize, time: u64) -> usize {
+    let levels = (LEAF / time.max(1)).max(1).ilog2() as usize;
+    from.saturating_sub(levels.max(1)).max(1)
+}
+
 /// Returns a time in units of roughly half a nanosecond to a nanosecond.
 #[inline(always)]
 pub(in crate::loops) fn stamp() -> u64 {
@@ -191,7 +199,7 @@ impl Cutoff {
         let at = get(&self.at);
         if at == 0 {
             if time < LEAF && self.is_tiny(TINY_FIRST) {
-                set(&self.at, depth + 1);
+                set(&self.at, up(depth + 2, time));
             }
             return;
         }
@@ -203,7 +211,7 @@ impl Cutoff {
         self.set_credit(CREDIT);
         if time < LEAF / 2 {
             if at == depth + 1 && depth > 0 && self.is_tiny(TINY) {
-                set(&self.at, depth);
+                set(&self.at, up(at, time));
             }
             return;
         }

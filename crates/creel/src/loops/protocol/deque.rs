@@ -1,25 +1,19 @@
 //! The deque of a thread's forks, which other threads can steal from.
 //!
 //! The owner pushes and pops at the bottom. A thief takes the oldest fork from the top. This is the
-//! protocol of Cilk-5 (Frigo, Leiserson, Randall, 1998), with an asymmetric barrier instead of the
-//! owner's fence:
+//! protocol of Cilk-5 (Frigo, Leiserson, Randall, 1998):
 //!
 //! | | the owner pops | a thief steals |
 //! |---|---|---|
 //! | 1 | | takes the lock of the deque |
 //! | 2 | moves `bottom` down | moves `top` up |
-//! | 3 | light barrier | heavy barrier |
+//! | 3 | full barrier | full barrier |
 //! | 4 | reads `top` | reads `bottom` |
 //! | 5 | if `top` is above its fork, it takes the lock and reads `top` again | if `bottom` is below the new `top`, it moves `top` back |
 //!
 //! The barriers ensure that at least one of the two sees the other's step 2. If the thief sees that
 //! the owner has taken the fork, it retreats. If the owner sees that a thief may have taken the
-//! fork, it waits until the thief has decided, because the thief decides under the lock. Therefore
-//! a fork that nobody steals costs its owner no locked operation and no fence.
-//!
-//! In a large pool, many thieves steal at the same time. There, both barriers are ordinary fences
-//! (Lê, Pop, Cohen, Zappa Nardelli, "Correct and efficient work-stealing for weak memory models",
-//! PPoPP 2013), so that no thief calls the kernel.
+//! fork, it waits until the thief has decided, because the thief decides under the lock.
 //!
 //! The indices only grow. `top` grows by one with each steal. It never returns to an earlier value,
 //! except inside the lock.
@@ -27,8 +21,7 @@
 use super::forks::Fork;
 use crate::{
     sync::{
-        AtomicBool, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier::Barriers, lock,
-        try_lock,
+        AtomicBool, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, lock, try_lock,
     },
     worker::waiter::Waiter,
 };
@@ -56,15 +49,16 @@ struct Own {
     /// The owner checks for room when `bottom` reaches this index. Only the owner uses it, so
     /// relaxed is enough.
     limit: AtomicUsize,
+    /// The number of forks that the owner has pushed so far. Others read it to see whether the
+    /// owner makes progress, so relaxed is enough.
+    pushed: AtomicUsize,
     /// The entry of an index is at this index modulo the length, which is a power of two. The owner
     /// replaces the box under the lock, and thieves read it under the lock. The entries themselves
     /// are relaxed. The owner's store of an entry happens before a thief's load of it because of
     /// `bottom`, or because of the lock if `make_room` has copied the entry.
     entries: UnsafeCell<Box<[AtomicPtr<Fork>]>>,
-    /// Whether there is an idle worker that the owner may notify.
-    idle: NonNull<AtomicBool>,
-    /// The barriers of the table in the module's documentation.
-    barriers: Barriers,
+    /// Whether there is an idle worker that the owner may notify. Only the owner uses the pointer.
+    idle: AtomicPtr<AtomicBool>,
 }
 
 /// The cache line that thieves write.
@@ -101,14 +95,14 @@ impl Deque {
     /// # Safety
     ///
     /// `idle` must live as long as the deque.
-    pub(super) unsafe fn new(idle: &AtomicBool, barriers: Barriers) -> Self {
+    pub(super) unsafe fn new(idle: &AtomicBool) -> Self {
         Self {
             own: CachePadded::new(Own {
                 bottom: AtomicUsize::new(0),
                 limit: AtomicUsize::new(ENTRIES),
+                pushed: AtomicUsize::new(0),
                 entries: UnsafeCell::new(entries(ENTRIES)),
-                idle: NonNull::from(idle),
-                barriers,
+                idle: AtomicPtr::new(ptr::from_ref(idle).cast_mut()),
             }),
             steal: CachePadded::new(Steal {
                 top: AtomicUsize::new(0),
@@ -125,16 +119,26 @@ impl Deque {
     /// Returns whether there seems to be an idle worker that the owner may notify.
     #[inline(always)]
     pub(super) fn any_idle(&self) -> bool {
-        // SAFETY: validity: the caller of `new` guarantees that the flag is alive. Aliasing: it is
-        // only shared.
-        let idle = unsafe { self.own.idle.as_ref() };
+        // SAFETY: validity: the callers of `new` and `set_idle` guarantee that the flag is alive.
+        // Aliasing: it is only shared.
+        let idle = unsafe { &*self.own.idle.load(Ordering::Relaxed) };
         idle.load(Ordering::Relaxed)
     }
 
-    /// Executes the barrier of the owner.
-    #[inline(always)]
-    pub(super) fn light_barrier(&self) {
-        self.own.barriers.light();
+    /// Replaces the flag that says whether there is an idle worker that the owner may notify. Only
+    /// the owner may call this.
+    ///
+    /// # Safety
+    ///
+    /// `idle` must live as long as the deque.
+    pub(super) unsafe fn set_idle(&self, idle: &AtomicBool) {
+        let idle = ptr::from_ref(idle).cast_mut();
+        self.own.idle.store(idle, Ordering::Relaxed);
+    }
+
+    /// Returns the number of forks that the owner has pushed so far.
+    pub(super) fn pushed(&self) -> usize {
+        self.own.pushed.load(Ordering::Relaxed)
     }
 
     /// Returns the index of the next fork that is pushed.
@@ -185,6 +189,8 @@ impl Deque {
         });
         let next = bottom.wrapping_add(1);
         self.own.bottom.store(next, Ordering::Release);
+        let pushed = self.pushed().wrapping_add(1);
+        self.own.pushed.store(pushed, Ordering::Relaxed);
         bottom
     }
 
@@ -225,7 +231,7 @@ impl Deque {
         // it. Its acquire load must synchronize with this store, since it does not read the value
         // that `push` has stored.
         self.own.bottom.store(index, Ordering::Release);
-        self.light_barrier();
+        barrier::full();
         let top = self.steal.top.load(Ordering::Relaxed);
         !is_below(index, top) || self.pop_contended(index)
     }
@@ -244,8 +250,8 @@ impl Deque {
 
     /// Steals the oldest fork, unless its index is below `from`. Calls `claim` under the lock with
     /// the fork and with its owner's waiter. Returns `None` if no such fork exists, if the deque
-    /// has no owner, if another thread has the lock, if the kernel refuses the barrier, or if
-    /// `claim` returns `None`. In the last three cases the fork stays in the deque.
+    /// has no owner, if another thread has the lock, or if `claim` returns `None`. In the last two
+    /// cases the fork stays in the deque.
     pub(super) fn steal<R>(
         &self,
         from: Option<usize>,
@@ -262,9 +268,9 @@ impl Deque {
         }
         let next = top.wrapping_add(1);
         self.steal.top.store(next, Ordering::Relaxed);
-        let ordered = self.own.barriers.heavy();
+        barrier::full();
         let bottom = self.own.bottom.load(Ordering::Acquire);
-        let claimed = (ordered && !is_below(bottom, next))
+        let claimed = (!is_below(bottom, next))
             .then(|| self.entry(top))
             .flatten()
             .and_then(|fork| claim(fork, waiter));
@@ -316,7 +322,7 @@ mod model {
         fn new() -> Arc<Self> {
             let idle = Box::new(AtomicBool::new(false));
             // SAFETY: the box is alive as long as the deque.
-            let deque = unsafe { Deque::new(&idle, Barriers::fences()) };
+            let deque = unsafe { Deque::new(&idle) };
             deque.set_owner(Some(Waiter::current()));
             Arc::new(Self {
                 deque,

@@ -242,10 +242,15 @@ impl LoopMailbox {
     /// woken workers called it, they would wait for each other's writes to the same cache line.
     fn note_wake(&self) {
         let took = now_ns().saturating_sub(self.woken_ns());
-        if took < WAKE_NS_MIN {
-            return; // it was awake
+        self.learn_wake(took);
+    }
+
+    /// Learns that a wake-up took `ns`.
+    pub(crate) fn learn_wake(&self, ns: u64) {
+        // A shorter one means that the worker was awake.
+        if ns >= WAKE_NS_MIN {
+            follow(&self.wakes.wake_ns, ns);
         }
-        follow(&self.wakes.wake_ns, took);
     }
 
     /// Lowers the average costs of a wake-up a little. It is called when a loop ran on its caller

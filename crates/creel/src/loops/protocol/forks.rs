@@ -7,18 +7,18 @@
 //!
 //! A fork that nobody steals must cost as little as possible, because almost all forks of a deep
 //! recursion are such forks. The thread that forks therefore only writes to its own memory, and
-//! executes two fences in a large pool. All other costs are paid by the thief:
+//! executes two full barriers, of a few nanoseconds each. All other costs are paid by the thief:
 //!
 //! - It finds out by itself which threads have forks ([`Forks::hunt`]).
 //! - It takes the *oldest* fork, which is the largest piece of a recursion.
 //! - It steals only from a recursion that has been running for [`PATIENCE_NS`]. A shorter one is
-//!   not worth a steal, which disturbs its owner for about a microsecond.
+//!   not worth a steal.
 //!
 //! # Liveness
 //!
 //! A thread that forks while a worker is idle notifies that worker ([`Forker::push`]). The thread
 //! pushes first and then looks for an idle worker. A worker that becomes idle announces this first
-//! and then looks for forks ([`Forks::any_old_for_idle`]). The barriers in between ensure that at
+//! and then looks for forks ([`Forks::any_for_idle`]). The barriers in between ensure that at
 //! least one of them sees the other.
 //!
 //! If a thread has to notify often, it does so only from time to time. It relies on the watchdog in
@@ -26,6 +26,11 @@
 //! The same applies to forks of a recursion that is too young. If a thread from outside has only
 //! had short recursions, it does not notify at first, and ensures that there is a watchdog
 //! (`wake_throttle.rs`).
+//!
+//! A guest takes the place of worker 0, so that no more threads compute than the pool has workers.
+//! While guests make progress, worker 0 steals nothing, and no thread notifies it of forks that
+//! belong to a guest's recursion ([`Forks::is_worker_0_replaced`]). If the guests are blocked,
+//! worker 0 finds the forks as the watchdog.
 //!
 //! # Waiting for a stolen fork
 //!
@@ -51,9 +56,8 @@ use super::{
 };
 use crate::{
     sync::{
-        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell,
-        barrier::{self, Barriers},
-        local, now_ns, spin_loop, thread_local,
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Mutex, Ordering, UnsafeCell, barrier, local,
+        now_ns, spin_loop, thread_local,
     },
     worker::{slots::WorkerSlots, table::Table, waiter::Waiter},
 };
@@ -70,8 +74,17 @@ use std::{
 /// The age at which forks may be stolen, counted from the moment at which their thread began to
 /// fork. It is about the time that a steal costs both threads.
 const PATIENCE_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 3_000 };
+/// If a guest has pushed no fork for this time, worker 0 steals forks although the guest takes its
+/// place.
+const GUEST_STUCK_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 1_000_000 };
 /// The time for which the owner of a stolen fork looks for forks to steal back before it sleeps.
 const HELP_SPIN_NS: u64 = 20_000;
+/// The number of pauses between two looks at the deque of another thread.
+const PAUSES: usize = if cfg!(any(creel_loom, creel_shuttle)) {
+    1
+} else {
+    16
+};
 /// The interval at which the owner wakes up to look again, once it sleeps.
 const HELP_EVERY: Duration = Duration::from_micros(200);
 
@@ -144,6 +157,10 @@ pub(crate) struct Forker {
     is_counted: AtomicBool,
     /// The worker whose forker this is. It is `None` for a guest.
     own: Option<usize>,
+    /// The first worker that the thread may notify of its forks. It is 1 while the thread runs a
+    /// part of a guest's recursion, because the guest takes the place of worker 0. Only its own
+    /// thread writes it. A thief reads it with relaxed ordering, as a hint.
+    first: AtomicUsize,
     throttle: WakeThrottle,
     /// Only a guest uses this. A worker stays active until its next turn, so it does not begin a
     /// recursion for each join.
@@ -156,16 +173,18 @@ impl Forker {
     /// # Safety
     ///
     /// The workers must live as long as the forker.
-    unsafe fn new(slots: &WorkerSlots, own: Option<usize>, barriers: Barriers) -> Self {
-        let idle = slots.idle.seems_listed_from(slots.first_helper(own));
+    unsafe fn new(slots: &WorkerSlots, own: Option<usize>) -> Self {
+        let first = slots.first_helper(own);
+        let idle = slots.idle.seems_listed_from(first);
         Self {
             // SAFETY: the caller guarantees that the flag, which is a part of `slots`, is alive.
-            deque: unsafe { Deque::new(idle, barriers) },
+            deque: unsafe { Deque::new(idle) },
             cutoff: Cutoff::new(),
             loops: AtomicPtr::new(ptr::null_mut()),
             begun_ns: AtomicU64::new(0),
             is_counted: AtomicBool::new(false),
             own,
+            first: AtomicUsize::new(first),
             throttle: WakeThrottle::new(),
             deferral: Deferral::new(),
         }
@@ -203,7 +222,7 @@ impl Forker {
     pub(in crate::loops) unsafe fn push(&self, fork: NonNull<Fork>) -> usize {
         // SAFETY: the caller guarantees the same.
         let index = unsafe { self.deque.push(fork) };
-        self.deque.light_barrier();
+        barrier::full();
         if self.deque.any_idle() {
             self.notify();
         }
@@ -229,7 +248,21 @@ impl Forker {
         if self.deferral.defers(slots, begun_ns) {
             return;
         }
-        self.throttle.notify(slots, self.own, self.deque.stolen());
+        let first = self.first.load(Ordering::Relaxed);
+        self.throttle
+            .notify(slots, first, self.own, self.deque.stolen());
+    }
+
+    /// Sets the first worker that the thread may notify of its forks. Returns the previous one.
+    fn set_first(&self, first: usize) -> usize {
+        let before = self.first.load(Ordering::Relaxed);
+        if before != first {
+            self.first.store(first, Ordering::Relaxed);
+            let idle = self.loops().slots.idle.seems_listed_from(first);
+            // SAFETY: the flag lives as long as the workers, and so does the forker.
+            unsafe { self.deque.set_idle(idle) };
+        }
+        before
     }
 
     /// Begins to fork, on the calling thread. `begun_ns` is the time at which the thread began to
@@ -270,8 +303,9 @@ impl Forker {
             fork,
             waiter,
             place,
+            first,
         } = prey;
-        let before = self.cutoff.go_to(place);
+        let before = (self.cutoff.go_to(place), self.set_first(first));
         // SAFETY: validity: the fork was stolen by this thread, and its owner keeps it alive until
         // it is done. Aliasing: it is only shared.
         let head = unsafe { fork.as_ref() };
@@ -280,7 +314,8 @@ impl Forker {
             // SAFETY: `run` was made for this fork, which only this thread runs.
             unsafe { run(fork, self) };
         });
-        self.cutoff.go_to(before);
+        self.cutoff.go_to(before.0);
+        self.set_first(before.1);
         // SAFETY: this thread is the thief.
         let stolen = unsafe { head.stolen() };
         stolen.done.swap(true, Ordering::SeqCst);
@@ -318,6 +353,7 @@ impl Forker {
                 fork,
                 waiter,
                 place,
+                first: self.first.load(Ordering::Relaxed),
             })
         })
     }
@@ -341,14 +377,22 @@ impl Forker {
             loops.shared_jobs.help_under(&fork.ancestor)
         };
         let mut since = None;
+        let spin_ns = (2 * loops.mailbox.wake_ns()).max(HELP_SPIN_NS);
         while !done() {
             if help() {
                 since = None;
                 continue;
             }
-            spin_loop();
+            // The thief writes to the cache line of its deque with each fork, so we rarely look at
+            // it.
+            for _ in 0..PAUSES {
+                spin_loop();
+                if done() {
+                    return;
+                }
+            }
             let now = now_ns();
-            if now - *since.get_or_insert(now) >= HELP_SPIN_NS || cfg!(creel_shuttle) {
+            if now - *since.get_or_insert(now) >= spin_ns || cfg!(creel_shuttle) {
                 break;
             }
         }
@@ -366,6 +410,8 @@ struct Prey {
     waiter: Waiter,
     /// The place of the fork's closure in the recursion.
     place: Place,
+    /// See `Forker::first`.
+    first: usize,
 }
 
 /// The threads of a pool that fork.
@@ -383,25 +429,22 @@ pub(crate) struct Forks {
     guests_made: AtomicUsize,
     /// The guests that no thread uses.
     free_guests: Mutex<Vec<usize>>,
-    /// The barriers between threads that fork on one side, and thieves and idle workers on the
-    /// other side.
-    barriers: Barriers,
+    /// The number of forks that the active guests had pushed at `guests_ns`, when this number had
+    /// last changed. Only hints, which several threads may write.
+    guests_pushed: AtomicUsize,
+    guests_ns: AtomicU64,
 }
 
 impl Forks {
     pub(super) fn new(slots: &Arc<WorkerSlots>) -> Self {
+        // For the lanes of scopes.
         barrier::prepare();
-        // A pool keeps its barriers when it is resized, because threads may be forking then.
-        let barriers = match slots.is_large() {
-            true => Barriers::fences(),
-            false => Barriers::asymmetric(),
-        };
         let table = |is_guest: bool| {
             let slots = Arc::clone(slots);
             Table::new(move |index| {
                 let own = (!is_guest).then_some(index);
                 // SAFETY: the table keeps this closure, and with it the slots.
-                CachePadded::new(unsafe { Forker::new(&slots, own, barriers) })
+                CachePadded::new(unsafe { Forker::new(&slots, own) })
             })
         };
         Self {
@@ -411,7 +454,8 @@ impl Forks {
             workers_made: AtomicUsize::new(0),
             guests_made: AtomicUsize::new(0),
             free_guests: Mutex::default(),
-            barriers,
+            guests_pushed: AtomicUsize::new(0),
+            guests_ns: AtomicU64::new(0),
         }
     }
 
@@ -456,21 +500,52 @@ impl Forks {
         }
     }
 
-    /// Returns whether there seem to be forks that are worth stealing.
-    pub(crate) fn any_old(&self) -> bool {
-        if !self.any_active() {
-            return false;
-        }
-        let now = now_ns();
+    /// Returns whether there seem to be forks that an idle worker should steal.
+    pub(crate) fn any_old(&self, slots: &WorkerSlots) -> bool {
+        let any = self.any_active() && self.any_old_at(now_ns());
+        let from_1 = || slots.idle.seems_listed_from(1).load(Ordering::Relaxed);
+        any && (from_1() || !self.is_worker_0_replaced(slots))
+    }
+
+    /// Does the same as [`any_old`](Self::any_old), for worker `own`, which has just become idle.
+    /// If `young` is true, the forks may also be too young. Either this sees a fork, or the thread
+    /// that pushes it sees the idle worker.
+    pub(crate) fn any_for_idle(&self, slots: &WorkerSlots, own: usize, young: bool) -> bool {
+        let now = if young { u64::MAX } else { now_ns() };
+        barrier::full();
+        self.any_active() && self.any_old_at(now) && (own > 0 || !self.is_worker_0_replaced(slots))
+    }
+
+    fn any_old_at(&self, now: u64) -> bool {
         let old = |forker: &Forker| forker.deque.has_forks() && forker.is_old(now);
         self.others(usize::MAX).any(old)
     }
 
-    /// Does the same as [`any_old`](Self::any_old), for a worker that has just become idle. Either
-    /// this sees a fork, or the thread that pushes it sees the idle worker, except for forks that
-    /// are not old enough yet.
-    pub(crate) fn any_old_for_idle(&self) -> bool {
-        self.any_active() && self.barriers.heavy() && self.any_old()
+    /// Returns whether a guest forks in the place of worker 0. With worker 0, there would be one
+    /// more busy thread than the pool has workers.
+    ///
+    /// This does not apply to a guest that has pushed no fork for [`GUEST_STUCK_NS`]. It may be
+    /// blocked, and its forks must not wait for it.
+    pub(in crate::loops) fn is_worker_0_replaced(&self, slots: &WorkerSlots) -> bool {
+        if !self.any_active() || slots.first_helper(None) == 0 {
+            return false;
+        }
+        let guests = 0..self.guests_made.load(Ordering::Relaxed);
+        let active = guests
+            .map(|guest| self.guests.at(guest))
+            .filter(|guest| guest.is_active());
+        let (count, pushed) = active.fold((0, 0_usize), |(count, pushed), guest| {
+            (count + 1, pushed.wrapping_add(guest.deque.pushed()))
+        });
+        if count == 0 {
+            return false;
+        }
+        let now = now_ns();
+        if self.guests_pushed.swap(pushed, Ordering::Relaxed) != pushed {
+            self.guests_ns.store(now, Ordering::Relaxed);
+            return true;
+        }
+        now.saturating_sub(self.guests_ns.load(Ordering::Relaxed)) < GUEST_STUCK_NS
     }
 
     /// Returns all forkers that may be active, except for that of worker `own`.

@@ -72,7 +72,8 @@ pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -
     if call.wakes() {
         // A worker that runs other code does not wake the workers below it in the wake tree.
         // Therefore the caller wakes all of these workers itself.
-        (0..call.workers()).for_each(|slot| {
+        let others = (0..call.workers()).filter(|slot| *slot != call.caller());
+        others.for_each(|slot| {
             loops.slots.at(slot).notify();
         });
     }

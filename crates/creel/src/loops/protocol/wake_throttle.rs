@@ -113,9 +113,22 @@ impl WakeThrottle {
         }
     }
 
+    /// Records that the thread begins a new recursion, so that it may notify a worker at once.
+    pub(super) fn begin(&self) {
+        self.at_ns.store(0, Ordering::Relaxed);
+        self.every_ns.store(0, Ordering::Relaxed);
+    }
+
     /// Notifies an idle worker of work that the thread has just published. The thread is the worker
-    /// `own`, or a thread from outside. Something was stolen from it `stolen` times so far.
-    pub(in crate::loops) fn notify(&self, slots: &WorkerSlots, own: Option<usize>, stolen: usize) {
+    /// `own`, or a thread from outside. Workers with an index below `first` are not notified.
+    /// Something was stolen from the thread `stolen` times so far.
+    pub(in crate::loops) fn notify(
+        &self,
+        slots: &WorkerSlots,
+        first: usize,
+        own: Option<usize>,
+        stolen: usize,
+    ) {
         if slots.idle.is_searching() {
             // The notified worker will find the work. If it does not arrive, the watchdog will.
             slots.ensure_watchdog();
@@ -135,7 +148,7 @@ impl WakeThrottle {
             self.every_ns.store(every, Ordering::Relaxed);
             self.at_ns.store(now + every, Ordering::Relaxed);
         }
-        slots.notify_other(own);
+        slots.notify_other_from(first, own);
     }
 }
 

@@ -184,7 +184,9 @@ impl<'a> Local<'a> {
     #[inline(never)]
     fn notify(&self) {
         let slots = &self.core.loops.slots;
-        self.throttle.notify(slots, self.own, self.lane.steals());
+        let first = slots.first_helper(self.own);
+        self.throttle
+            .notify(slots, first, self.own, self.lane.steals());
     }
 
     /// Adds the lane to the list. Other threads have seen none of its jobs yet.

@@ -59,6 +59,7 @@ impl<'a> Entered<'a> {
                 loops.slots.idle.begin_outside();
                 forker.begin(loops, now_ns(), true);
                 forker.deferral.begin();
+                forker.throttle.begin();
                 let undo = Undo {
                     before,
                     guest: Some(guest),

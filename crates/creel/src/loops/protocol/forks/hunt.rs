@@ -1,6 +1,6 @@
 //! How a worker finds a thread to steal from.
 
-use super::{CURRENT, Forker, Forks, PATIENCE_NS};
+use super::{CURRENT, Forker, Forks, PATIENCE_NS, PAUSES};
 use crate::{
     loops::protocol::Protocol,
     sync::{local, now_ns, spin_loop},
@@ -36,6 +36,9 @@ impl Forks {
         busy: impl Fn() -> bool,
     ) -> Option<Target<'a>> {
         let forks = &loops.forks;
+        if slot.index == 0 && forks.any_active() && forks.is_worker_0_replaced(&loops.slots) {
+            return None;
+        }
         let looks = if loops.slots.is_large() { LOOKS } else { 1 };
         let mut begin = None;
         while forks.any_active() {
@@ -71,7 +74,9 @@ impl Forks {
             if now - begin >= until || busy() || cfg!(creel_shuttle) {
                 return None;
             }
-            spin_loop();
+            for _ in 0..PAUSES {
+                spin_loop();
+            }
         }
         None
     }

@@ -21,7 +21,7 @@ use creel_topology::{
 use std::{
     cell::RefCell,
     num::NonZeroUsize,
-    sync::{Arc, Mutex as PlainMutex, PoisonError},
+    sync::{Arc, Mutex as PlainMutex, OnceLock, PoisonError},
 };
 
 #[cfg(creel_sim)]
@@ -40,7 +40,11 @@ thread_local! {
 /// The machine, and the CPUs that a pool may use, which are those of the thread that built it.
 #[derive(Debug)]
 struct World {
-    machine: Machine,
+    /// The CPUs, cores and limits, which decide the number of workers.
+    cores: Machine,
+    /// The whole machine, which decides the places of the workers. We read it when it is needed
+    /// first, because this takes longer than starting the threads of a small pool.
+    whole: OnceLock<Machine>,
     allowed: CpuSet,
 }
 
@@ -156,12 +160,12 @@ impl Available {
                 // We round a quota up. For example, with a quota of 1.5 CPUs, the system stops two
                 // threads for a quarter of the time. They still do 1.5 times as much work as one
                 // thread.
-                let whole = Budget::rounded(&world.machine, Rounding::Ceil);
+                let whole = Budget::rounded(&world.cores, Rounding::Ceil);
                 let limits = whole.limits().iter();
                 let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);
                 let quota = quota.map(|limit| limit.workers).min();
                 let pus = world.allowed.len().min(quota.unwrap_or(usize::MAX));
-                (Budget::of(&world.machine).workers(), pus.max(1))
+                (Budget::of(&world.cores).workers(), pus.max(1))
             }
             None => (threads(), threads()),
         };
@@ -184,9 +188,19 @@ impl World {
         if cfg!(any(creel_loom, creel_shuttle, creel_sim, miri)) {
             return None; // in models, simulations and Miri, threads are not OS threads
         }
-        let machine = Machine::detect().ok()?;
-        let allowed = machine.allowed().clone();
-        Some(Arc::new(Self { machine, allowed }))
+        let cores = Machine::detect_cores().ok()?;
+        let allowed = cores.allowed().clone();
+        Some(Arc::new(Self {
+            cores,
+            whole: OnceLock::new(),
+            allowed,
+        }))
+    }
+
+    /// Returns the whole machine. If it cannot be read any more, its cores have to do.
+    fn whole(&self) -> &Machine {
+        let read = || Machine::detect().unwrap_or_else(|_| self.cores.clone());
+        self.whole.get_or_init(read)
     }
 }
 
@@ -195,7 +209,7 @@ impl Pinning {
     /// system does not report its CPUs.
     pub(crate) fn budget(&self) -> Option<Budget> {
         let world = self.world.as_ref()?;
-        Some(Budget::of(&world.machine))
+        Some(Budget::of(&world.cores))
     }
 
     /// Pins `workers` workers as the program requested. Does nothing if it requested no placement.
@@ -233,7 +247,7 @@ impl Pinning {
         if let Some(old) = &*layout {
             ledger.release(old);
         }
-        match ledger.assign(&world.machine, &world.allowed, workers, placement) {
+        match ledger.assign(world.whole(), &world.allowed, workers, placement) {
             Ok(new) => {
                 *layout = Some(new);
                 floor.refused.clear();
@@ -264,7 +278,7 @@ impl Pinning {
         let pinned = floor.layout.as_ref().filter(|layout| layout.pinned());
         match (&self.world, pinned) {
             (Some(world), Some(layout)) if index < layout.assigned().len() => {
-                steal_order::nearest(&world.machine, layout.assigned(), index).into()
+                steal_order::nearest(world.whole(), layout.assigned(), index).into()
             }
             _ => Arc::default(),
         }
@@ -394,7 +408,11 @@ mod tests {
         let machine = Machine::synthetic("core:8000 pu:1").unwrap();
         let allowed = machine.allowed().clone();
         Pinning {
-            world: Some(Arc::new(World { machine, allowed })),
+            world: Some(Arc::new(World {
+                cores: machine.clone(),
+                whole: machine.into(),
+                allowed,
+            })),
             asked: Some(Placement::Cores),
             floor: Mutex::default(),
             version: AtomicUsize::new(0),

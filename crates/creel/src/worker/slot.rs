@@ -24,9 +24,6 @@ pub(crate) struct WorkerSlot {
     /// Whether the worker has been notified with `Idle::notify_one`. The notifying thread stores it
     /// before it unparks the worker.
     notified: AtomicBool,
-    /// The time at which the worker was woken with `Idle::notify_one`, or 0. The worker measures
-    /// from it how long a wake-up takes. It is only a hint.
-    woken_ns: AtomicU64,
     /// Whether the worker is idle according to `Idle`. Its own thread writes it. A worker stores
     /// that it stops being idle before it checks for a new loop. A loop's caller reads the flag
     /// after it has published the loop. These two stores and two loads are `SeqCst`, so the worker
@@ -42,6 +39,9 @@ pub(crate) struct WorkerSlot {
     /// placed, and the nearest one is first. The list is only a hint. If a loop has more workers
     /// than the list, the remaining workers follow in the order of their indices.
     near: Mutex<Arc<[usize]>>,
+    /// The time at which the worker was woken with `Idle::notify_one`, or 0. The worker measures
+    /// from it how long a wake-up takes. It is only a hint.
+    woken_ns: AtomicU64,
     pub(crate) spans: Spans,
 }
 

@@ -440,9 +440,6 @@ impl WorkerSlots {
             // We ignore the error if no thread can be started, because the next notification tries
             // again.
             let _ = self.notify_one(0, When::Now);
-        } else {
-            // There may be forks that worker 0 takes only if nobody else does.
-            self.ensure_watchdog();
         }
     }
 

@@ -134,6 +134,9 @@ struct Hints {
     /// The watchdog reads the right value because it is notified after this store, or makes the
     /// change itself.
     watchdog: AtomicUsize,
+    /// The number of workers in `State::places`. It never becomes smaller. Every thief of a task
+    /// reads it, which must not take the lock.
+    slots: AtomicUsize,
 }
 
 /// The idle workers of a pool.
@@ -209,6 +212,7 @@ impl Idle {
                 lacks_watchdog: AtomicBool::new(false),
                 unrequested: AtomicBool::new(false),
                 watchdog: AtomicUsize::new(NOBODY),
+                slots: AtomicUsize::new(slots),
             }),
         }
     }
@@ -375,7 +379,7 @@ impl Idle {
 
     /// Returns the highest number of workers that the pool has had so far.
     pub(crate) fn slots(&self) -> usize {
-        lock(&self.state).places.len()
+        self.hints.slots.load(Ordering::SeqCst)
     }
 
     /// Returns whether the worker's own thread may run the tasks that any worker may run.
@@ -519,6 +523,7 @@ impl Idle {
         let mut state = lock(&self.state);
         if state.places.len() < slots {
             state.places.resize(slots, State::FRESH);
+            self.hints.slots.store(slots, Ordering::SeqCst);
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Curve {
 }
 
 /// All curves that `creel-scale` can measure.
-pub const CURVES: [Curve; 11] = [
+pub const CURVES: [Curve; 12] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -64,6 +64,14 @@ pub const CURVES: [Curve; 11] = [
         unit: "us",
         bound_is: "200 us of work per worker",
         measure: |machine, workers| spawn_inside(machine, workers, 100, 2_000),
+        bound: |_, _| 200.0,
+    },
+    Curve {
+        name: "fan-out",
+        what: "one task per worker that spawns 100 tasks of 2 us",
+        unit: "us",
+        bound_is: "200 us of work per worker",
+        measure: fan_out,
         bound: |_, _| 200.0,
     },
     Curve {
@@ -231,6 +239,34 @@ fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 
                 }
             });
             pool.block_on(parent).expect("the parent does not panic");
+        })
+    })
+}
+
+/// Measures a task that spawns one task per worker, of which each spawns and awaits 100 more.
+fn fan_out(machine: &Machine, workers: usize) -> f64 {
+    async fn spawn_and_await(handle: &Pool) {
+        let spawn = |_| handle.spawn(async move { work(2_000) });
+        let children: Vec<_> = (0..100).map(spawn).collect();
+        for child in children {
+            child.await.expect("a child does not panic");
+        }
+    }
+    Sim::new(machine).run(|| {
+        let pool = pool(workers, SPIN);
+        least(|| {
+            let handle = pool.handle();
+            let root = pool.spawn(async move {
+                let parent = |_| {
+                    let own = handle.clone();
+                    handle.spawn(async move { spawn_and_await(&own).await })
+                };
+                let parents: Vec<_> = (0..workers).map(parent).collect();
+                for parent in parents {
+                    parent.await.expect("a parent does not panic");
+                }
+            });
+            pool.block_on(root).expect("the root does not panic");
         })
     })
 }

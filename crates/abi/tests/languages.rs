@@ -162,9 +162,18 @@ fn apply_of_the_python_package_never_raises_a_number() {
     let code = "import creel; print([c[1:3] for c in creel.apply(4) if 'gomp' in c.what])";
     let mut command = python(&["-c", code]);
     command.env("PYTHONPATH", std::env::join_paths(path).unwrap());
-    if let Some(changes) = last_line(&mut command, prefix.path()) {
-        assert_eq!(changes, "[(2, 2), (8, 4)]");
-    }
+    let Some(changes) = last_line(&mut command, prefix.path()) else {
+        return;
+    };
+    assert_eq!(changes, "[(2, 2), (8, 4)]");
+    // Without threadpoolctl, it says that it cannot size what numpy has loaded.
+    let code = "import sys, creel
+sys.modules['numpy'], sys.modules['threadpoolctl'] = sys, None
+print(creel.apply(4)[0].note)";
+    let mut command = python(&["-c", code]);
+    command.env("PYTHONPATH", packages().join("python"));
+    let note = last_line(&mut command, prefix.path()).unwrap();
+    assert!(note.contains("threadpoolctl is not installed"), "{note}");
 }
 
 #[test]

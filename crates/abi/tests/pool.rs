@@ -67,7 +67,10 @@ fn compiled(compiler: &[&str], name: &str, into: &Path, more: &[&str]) -> Option
         return None;
     };
     let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success() && errors.is_empty(), "{name}: {errors}");
+    assert!(
+        out.status.success() && errors.is_empty(),
+        "{name}: {errors}"
+    );
     Some(into.to_owned())
 }
 

@@ -62,6 +62,8 @@ def _threadpoolctl(workers):
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
+        if "numpy" in sys.modules:
+            yield Change("numpy", None, None, "not sized, because threadpoolctl is not installed")
         return
     # One library may be loaded several times, with a number of its own each time.
     for pool in ThreadpoolController().lib_controllers:

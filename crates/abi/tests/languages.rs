@@ -236,7 +236,7 @@ fn the_cabal_package_sizes_dependents() {
         let words = [wrapper, &cabal, options, &[program]].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&project);
-        command.arg(format!("--extra-lib-dirs={}", lib.display()));
+        command.env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
         command.env("HOME", prefix.path());
         command.env("CABAL_CONFIG", &config);
         command

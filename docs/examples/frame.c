@@ -5,7 +5,8 @@
  *   ./frame creel; OMP_WAIT_POLICY=active ./frame openmp; OMP_WAIT_POLICY=passive ./frame openmp
  *
  * It prints the median and the 99th percentile of the time of a frame, and the CPU time per frame,
- * all in microseconds. A gang is measured with `./frame gang`, which runs empty regions only. */
+ * all in microseconds. `./frame gang` prints the time of an empty region of a gang whose members
+ * spin, because the next region follows at once. */
 #define _POSIX_C_SOURCE 200809L
 #include <creel.h>
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ITEMS = 100000, PHASES = 5, FRAMES = 1000, PERIOD_US = 1000 };
+enum { ITEMS = 100000, PHASES = 5, FRAMES = 1000, PERIOD_US = 1000, REGIONS = 100 };
 
 static float a[ITEMS], b[ITEMS];
 
@@ -51,36 +52,56 @@ static int by_time(const void *x, const void *y)
     return (d > 0) - (d < 0);
 }
 
+/* Prints the time of an empty region. Each of the times is the mean of REGIONS regions. */
+static int print_regions(creel_pool *pool)
+{
+    static double times[FRAMES];
+    creel_gang *gang;
+    int round, region;
+    if (creel_gang_new(pool, 0, &gang) != 0) {
+        return 1;
+    }
+    for (round = 0; round < FRAMES; round++) {
+        double begin = now_us(CLOCK_MONOTONIC);
+        for (region = 0; region < REGIONS; region++) {
+            creel_gang_run(gang, nothing, NULL);
+        }
+        times[round] = (now_us(CLOCK_MONOTONIC) - begin) / REGIONS;
+    }
+    creel_gang_free(gang);
+    qsort(times, FRAMES, sizeof *times, by_time);
+    printf("region  median %7.3f  p99 %7.3f\n", times[FRAMES / 2], times[FRAMES * 99 / 100]);
+    return 0;
+}
+
 int main(int count, char **words)
 {
     static double frames[FRAMES];
     const char *how = count > 1 ? words[1] : "creel";
     creel_pool *pool = NULL;
-    creel_gang *gang = NULL;
     double cpu;
-    int frame, phase;
-    for (frame = 0; frame < ITEMS; frame++) {
-        b[frame] = (float)frame / ITEMS;
+    int item, frame, phase;
+    for (item = 0; item < ITEMS; item++) {
+        b[item] = (float)item / ITEMS;
     }
     if (strcmp(how, "openmp") != 0 && creel_pool_new(NULL, &pool) != 0) {
         return 1;
     }
-    if (strcmp(how, "gang") == 0 && creel_gang_new(pool, 0, &gang) != 0) {
-        return 1;
+    if (strcmp(how, "gang") == 0) {
+        int failed = print_regions(pool);
+        creel_pool_free(pool);
+        return failed;
     }
     cpu = now_us(CLOCK_PROCESS_CPUTIME_ID);
     for (frame = 0; frame < FRAMES; frame++) {
         double begin = now_us(CLOCK_MONOTONIC), end;
         for (phase = 0; phase < PHASES; phase++) {
-            if (gang != NULL) {
-                creel_gang_run(gang, nothing, NULL);
-            } else if (pool != NULL) {
+            if (pool != NULL) {
                 creel_for(pool, NULL, ITEMS, body, NULL);
             } else {
-                int i;
 #pragma omp parallel for schedule(static)
-                for (i = 0; i < ITEMS; i++) {
-                    a[i] = step(a[i], b[i]);
+                for (item = 0; item < ITEMS; item++) {
+                    a[item] = step(a[item], b[item]);
                 }
             }
         }
@@ -93,7 +114,6 @@ int main(int count, char **words)
         }
     }
     cpu = now_us(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-    creel_gang_free(gang);
     creel_pool_free(pool);
     qsort(frames, FRAMES, sizeof *frames, by_time);
     printf("%-7s median %7.1f  p99 %7.1f  CPU per frame %7.1f\n", how, frames[FRAMES / 2],

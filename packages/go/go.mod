@@ -1,3 +1,3 @@
-module creel.example/creel
+module github.com/creel-rs/creel/packages/go
 
 go 1.19

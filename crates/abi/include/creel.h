@@ -141,7 +141,9 @@ int creel_pool_resize(const creel_pool *pool, unsigned workers);
  * The pool learns for each loop how long it takes, and does not share a loop that is too short. It
  * recognises a loop by SITE, which is any address, and by COUNT. If SITE is NULL, it takes the
  * address of the body. If one body serves for several loops, for example because it calls a
- * function pointer in its context, pass that pointer or the address of a static variable.
+ * function pointer in its context, pass that pointer or the address of a static variable. The pool
+ * remembers 64 loops. If COUNT has more values than that, call the body directly while COUNT is
+ * small.
  *
  * A loop returns EINVAL if the pool or the body is NULL. If the system refuses threads, the loop
  * runs on those that exist. */

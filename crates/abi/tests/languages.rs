@@ -141,6 +141,41 @@ print('ok')";
     );
 }
 
+/// A stand-in for threadpoolctl and two copies of one library, which have 2 and 8 threads.
+const THREADPOOLCTL: &str = "
+class Library:
+    def __init__(self, number):
+        self.num_threads = number
+    def info(self):
+        return {'internal_api': 'openmp', 'filepath': '/lib/libgomp.so.1'}
+    def set_num_threads(self, number):
+        self.num_threads = number
+class ThreadpoolController:
+    lib_controllers = [Library(2), Library(8)]
+";
+
+#[test]
+fn apply_of_the_python_package_never_raises_a_number() {
+    let prefix = prefix();
+    fs::write(prefix.path().join("threadpoolctl.py"), THREADPOOLCTL).unwrap();
+    let path = [packages().join("python"), prefix.path().to_owned()];
+    let code = "import creel; print([c[1:3] for c in creel.apply(4) if 'gomp' in c.what])";
+    let mut command = python(&["-c", code]);
+    command.env("PYTHONPATH", std::env::join_paths(path).unwrap());
+    let Some(changes) = last_line(&mut command, prefix.path()) else {
+        return;
+    };
+    assert_eq!(changes, "[(2, 2), (8, 4)]");
+    // Without threadpoolctl, it says that it cannot size what numpy has loaded.
+    let code = "import sys, creel
+sys.modules['numpy'], sys.modules['threadpoolctl'] = sys, None
+print(creel.apply(4)[0].note)";
+    let mut command = python(&["-c", code]);
+    command.env("PYTHONPATH", packages().join("python"));
+    let note = last_line(&mut command, prefix.path()).unwrap();
+    assert!(note.contains("threadpoolctl is not installed"), "{note}");
+}
+
 #[test]
 fn the_python_wheel_installs() {
     let prefix = prefix();
@@ -195,25 +230,19 @@ fn the_cabal_package_sizes_dependents() {
     // cabal needs no registry, because everything comes with the compiler.
     let config = prefix.path().join("config");
     fs::write(&config, "").unwrap();
-    let run = |wrapper: &[&str], program: &str| {
-        let cabal = [
-            "timeout",
-            "300",
-            "cabal",
-            "run",
-            "-v0",
-            "--offline",
-            program,
-        ];
-        let words = [wrapper, &cabal].concat();
+    let lib = prefix.path().join("lib");
+    let cabal = |wrapper: &[&str], program: &str, options: &[&str]| {
+        let cabal = ["timeout", "300", "cabal", "run", "-v0", "--offline"];
+        let words = [wrapper, &cabal, options, &[program]].concat();
         let mut command = Command::new(words[0]);
         command.args(&words[1..]).current_dir(&project);
-        let lib = prefix.path().join("lib");
-        command.arg(format!("--extra-lib-dirs={}", lib.display()));
+        command.env("PKG_CONFIG_PATH", lib.join("pkgconfig"));
+        command.env("HOME", prefix.path());
+        command.env("CABAL_CONFIG", &config);
         command
-            .env("HOME", prefix.path())
-            .env("CABAL_CONFIG", &config);
-        last_line(&mut command, prefix.path()).unwrap()
+    };
+    let run = |wrapper: &[&str], program: &str| {
+        last_line(&mut cabal(wrapper, program, &[]), prefix.path()).unwrap()
     };
     assert_eq!(run(&["env"], "exe:sized"), expected());
     assert_eq!(run(&["taskset", "-c", "0"], "exe:sized"), "1");
@@ -221,6 +250,14 @@ fn the_cabal_package_sizes_dependents() {
     // that run Haskell code) has followed the mask.
     let output = run(&["env"], "exe:follows");
     assert_eq!(output.lines().last(), Some("1"), "{output}");
+    // With -dynamic, the linker cannot replace the runtime's function, so the program warns.
+    let options = ["--enable-executable-dynamic", "--builddir=dynamic"];
+    let mut dynamic = cabal(&["env"], "exe:sized", &options);
+    dynamic.env("LD_LIBRARY_PATH", &lib);
+    let out = dynamic.output().unwrap();
+    let warning = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.success(), "{out:?}");
+    assert!(warning.contains("linked with -dynamic"), "{out:?}");
 }
 
 #[test]
@@ -318,4 +355,37 @@ fn the_go_module_works_without_cgo() {
         build.env("GOARCH", target).env("CGO_ENABLED", "0");
         last_line(&mut build, Path::new("/")).unwrap();
     }
+}
+
+#[test]
+fn go_get_takes_the_module_from_a_proxy() {
+    if !is_installed("go", "version") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (proxy, user) = (folder.path().join("proxy"), folder.path().join("user"));
+    fs::create_dir(&user).unwrap();
+    let mut pack = Command::new(packages().join("../.ci/go-proxy"));
+    pack.arg(&proxy);
+    let Some(module) = last_line(&mut pack, Path::new("/")) else {
+        return;
+    };
+    let program = format!(
+        "package main\nimport creel \"{module}\"\nfunc main() {{ println(creel.Workers()) }}\n"
+    );
+    fs::write(user.join("main.go"), program).unwrap();
+    let go = |words: &[&str]| {
+        let mut command = Command::new("go");
+        command.args(words).current_dir(&user);
+        command.env("GOPROXY", format!("file://{}", proxy.display()));
+        command.env("GONOSUMDB", "*").env("GOFLAGS", "-modcacherw");
+        command.env("GOPATH", folder.path().join("path"));
+        let out = command.env("CGO_ENABLED", "0").output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+        String::from_utf8(out.stderr).unwrap()
+    };
+    go(&["mod", "init", "user"]);
+    go(&["get", &module]);
+    let printed = go(&["run", "."]);
+    assert_eq!(printed.trim(), expected());
 }

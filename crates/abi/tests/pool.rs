@@ -67,7 +67,10 @@ fn compiled(compiler: &[&str], name: &str, into: &Path, more: &[&str]) -> Option
         return None;
     };
     let errors = String::from_utf8_lossy(&out.stderr);
-    assert!(out.status.success(), "{name}: {errors}");
+    assert!(
+        out.status.success() && errors.is_empty(),
+        "{name}: {errors}"
+    );
     Some(into.to_owned())
 }
 
@@ -93,9 +96,15 @@ fn assert_ok(out: &Output) {
     assert!(out.status.success(), "{out:?}");
 }
 
-/// Compiles a program with the shared and with the static library, and runs both. It runs the one
-/// with the shared library under valgrind as well.
+/// Compiles a program with the shared and with the static library, each with and without the address
+/// and undefined-behaviour sanitizers, and runs all four. It runs the one with the shared library
+/// under valgrind as well, which also looks for memory that was never freed.
 fn works(compiler: &[&str], name: &str) {
+    const SANITIZERS: [&str; 3] = [
+        "-g",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ];
     let folder = tempfile::tempdir().unwrap();
     for shared in [false, true] {
         let link = link(shared);
@@ -105,9 +114,14 @@ fn works(compiler: &[&str], name: &str) {
             return;
         };
         assert_ok(&Command::new(&program).output().unwrap());
+        let sanitized = folder.path().join(format!("sanitized-{shared}"));
+        let options = [&SANITIZERS[..], &link].concat();
+        let sanitized = compiled(compiler, name, &sanitized, &options).unwrap();
+        assert_ok(&Command::new(sanitized).output().unwrap());
         if shared {
             let mut valgrind = Command::new("valgrind");
             valgrind.args(["-q", "--error-exitcode=9", "--fair-sched=yes"]);
+            valgrind.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
             match valgrind.arg(program).output() {
                 Ok(out) => assert_ok(&out),
                 Err(_) => eprintln!("skipped: valgrind is not installed"),
@@ -149,24 +163,40 @@ fn the_library_can_be_opened_and_closed_again_and_again() {
 }
 
 #[test]
-fn two_libraries_of_one_process_may_each_contain_creel() {
+fn two_libraries_of_one_process_each_use_their_own_copy_of_creel() {
     let folder = tempfile::tempdir().unwrap();
     let own = link(false);
-    for name in ["first", "second"] {
-        let define = format!("-DNAME={name}");
-        let mut more = vec!["-shared", "-fPIC", &define];
-        more.extend(own.iter().map(String::as_str));
-        let library = folder.path().join(format!("lib{name}.so"));
-        if compiled(&C, "carry.c", &library, &more).is_none() {
-            return;
+    for (compiler, source) in [(&C, "carry.c"), (&CPP, "carry.cpp")] {
+        for name in ["first", "second"] {
+            let define = format!("-DNAME={name}");
+            let mut more = vec!["-shared", "-fPIC", &define];
+            more.extend(own.iter().map(String::as_str));
+            let library = folder.path().join(format!("lib{name}.so"));
+            if compiled(compiler, source, &library, &more).is_none() {
+                return;
+            }
+            exports_nothing_of_creel(&library);
         }
+        let search = format!("-L{}", folder.path().display());
+        let rpath = format!("-Wl,-rpath,{}", folder.path().display());
+        let program = folder.path().join("two");
+        let more = [&search, "-lfirst", "-lsecond", &rpath];
+        let program = compiled(&C, "two.c", &program, &more).unwrap();
+        assert_ok(&Command::new(program).output().unwrap());
     }
-    let search = format!("-L{}", folder.path().display());
-    let rpath = format!("-Wl,-rpath,{}", folder.path().display());
-    let program = folder.path().join("two");
-    let more = [&search, "-lfirst", "-lsecond", &rpath];
-    let program = compiled(&C, "two.c", &program, &more).unwrap();
-    assert_ok(&Command::new(program).output().unwrap());
+}
+
+/// Checks that a library which contains Creel does not export the functions of its copy. The loader
+/// would replace them by those of another library.
+fn exports_nothing_of_creel(library: &Path) {
+    let mut nm = Command::new("nm");
+    let Ok(out) = nm.args(["-D", "--defined-only"]).arg(library).output() else {
+        return eprintln!("skipped: binutils are not installed");
+    };
+    let symbols = String::from_utf8(out.stdout).unwrap();
+    for name in ["creel_", "5creel4pool", "5creel4gang"] {
+        assert!(!symbols.contains(name), "{symbols}");
+    }
 }
 
 /// libgomp pins the main thread to one place, so the thread's mask says nothing about the process.

@@ -24,6 +24,7 @@ pages! {
     "from-rayon.md" from_rayon
     "from-threads.md" from_threads
     "from-tokio.md" from_tokio
+    "from-openmp.md" from_openmp
     "rayon-inside.md" rayon_inside
     "workers.md" workers
     "placement.md" placement

@@ -60,22 +60,21 @@ def apply(workers: Optional[int] = None) -> List[Change]:
 
 def _threadpoolctl(workers):
     try:
-        import threadpoolctl
+        from threadpoolctl import ThreadpoolController
     except ImportError:
+        if "numpy" in sys.modules:
+            yield Change("numpy", None, None, "not sized, because threadpoolctl is not installed")
         return
-    before = {pool["filepath"]: pool for pool in threadpoolctl.threadpool_info()}
-    if all(pool["num_threads"] <= workers for pool in before.values()):
-        for pool in before.values():
-            yield Change(_name(pool), pool["num_threads"], pool["num_threads"], "low enough")
-        return
-    limits = {}
-    for pool in before.values():
-        limits[pool["prefix"]] = min(workers, pool["num_threads"])
-    threadpoolctl.threadpool_limits(limits=limits)
-    for pool in threadpoolctl.threadpool_info():
-        old = before.get(pool["filepath"], pool)["num_threads"]
-        new = pool["num_threads"]
-        yield Change(_name(pool), old, new, "" if new < old else "low enough")
+    # One library may be loaded several times, with a number of its own each time.
+    for pool in ThreadpoolController().lib_controllers:
+        before = pool.num_threads
+        if before > workers:
+            pool.set_num_threads(workers)
+        yield Change(_name(pool.info()), before, pool.num_threads, _note(before, workers))
+
+
+def _note(before, workers):
+    return "" if before > workers else "low enough"
 
 
 def _name(pool):
@@ -83,21 +82,17 @@ def _name(pool):
 
 
 def _modules(workers):
-    for name, read, write in [
-        ("torch", "get_num_threads", "set_num_threads"),
-        ("numexpr", "get_num_threads", "set_num_threads"),
-        ("numba", "get_num_threads", "set_num_threads"),
-    ]:
+    for name in ["torch", "numexpr", "numba"]:
         module = sys.modules.get(name)
-        if module is None or not hasattr(module, write):
+        if module is None or not hasattr(module, "set_num_threads"):
             continue
-        read = getattr(module, read, lambda: getattr(sys.modules[name], "nthreads", workers))
-        before = read()
-        if before <= workers:
-            yield Change(name, before, before, "low enough")
-            continue
-        getattr(module, write)(workers)
-        yield Change(name, before, workers)
+        if hasattr(module, "get_num_threads"):
+            before = module.get_num_threads()
+        else:
+            before = module.nthreads  # older versions of numexpr
+        if before > workers:
+            module.set_num_threads(workers)
+        yield Change(name, before, min(before, workers), _note(before, workers))
 
 
 def _variables(workers):

@@ -26,6 +26,20 @@ template <typename E, typename F> bool throws(F f) {
     return false;
 }
 
+void one(std::size_t) {}
+void two(std::size_t) {}
+
+// The pool must distinguish loops whose bodies have the same type but other code.
+void sites() {
+    using function = std::function<void(std::size_t)>;
+    using creel::detail::site_of;
+    CHECK(site_of(one) == site_of(&one) && site_of(one) != site_of(two));
+    const function three = [](std::size_t) {}, four = [](std::size_t) {};
+    CHECK(site_of(three) == site_of(function(three)) && site_of(three) != site_of(four));
+    auto five = [](std::size_t) {}, six = five;
+    CHECK(site_of(five) == site_of(six));
+}
+
 struct moments {
     double sum;
     double squares;
@@ -128,6 +142,7 @@ int main(int count, char **) {
         creel_for(pool.get(), nullptr, 10, escape, nullptr);
     }
     CHECK(creel::workers() >= 1 && !creel::bound_by().empty() && !creel::cores().empty());
+    sites();
     loops(pool);
     exceptions(pool);
     gangs(pool);

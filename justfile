@@ -7,6 +7,10 @@ _default:
 quick *BASE:
     .ci/quick {{BASE}}
 
+# Run the tests that you added or changed 20 times, on one CPU next to two busy loops.
+repeat *BASE:
+    .ci/repeat {{BASE}}
+
 # Format, lint and test the whole workspace. A plain `cargo test` has only the libraries and the tool.
 check:
     cargo fmt --all && cargo clippy --workspace --all-targets -- -D warnings && cargo test --workspace
@@ -57,9 +61,13 @@ demo:
 guide:
     .ci/book serve
 
-# Run the runtime's tests for Windows, under Debian's wine.
-wine:
-    .ci/wine
+# Run the libraries' tests for other targets, under qemu and wine: `just targets x86_64-pc-windows-gnu`.
+targets *TARGETS:
+    .ci/targets libraries {{TARGETS}}
+
+# Compare what the programs of another target compute with those of this machine.
+programs TARGET="x86_64-pc-windows-gnu":
+    .ci/targets programs {{TARGET}}
 
 # Run the model checkers of the runtime: loom, then shuttle with 100 seeds for each model.
 models:
@@ -77,3 +85,7 @@ release:
     .ci/release sums
     .ci/release crates
     .ci/release try
+
+# Install what `just release` has built in fresh Debian systems, in each way. Needs root.
+installs:
+    .ci/installs

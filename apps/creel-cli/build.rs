@@ -21,7 +21,8 @@ fn main() {
     let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let library = folder.join("libcreel_shim.so");
     let variable = |name: &str| env::var_os(name).unwrap_or_default();
-    let is_built = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux")
+    let is_linux = env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux");
+    let is_built = is_linux
         && compile::compile(
             &variable("RUSTC"),
             Path::new(SOURCE),
@@ -29,10 +30,12 @@ fn main() {
             env::var_os("RUSTC_LINKER").as_deref(),
             &library,
         );
-    if !is_built {
+    if is_linux && !is_built {
         println!(
             "cargo::warning=the library of `creel run --shim` cannot be built for this target"
         );
+    }
+    if !is_built {
         fs::write(&library, "").expect("cannot write to OUT_DIR");
     }
 }

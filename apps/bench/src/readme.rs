@@ -28,6 +28,9 @@ const PAGE: &str = "docs/benchmarks.md";
 /// The file of the plot, relative to the README's folder.
 const PLOT: &str = "docs/benchmarks.svg";
 
+/// The metric of timed streams that the tables show next to the CPU time.
+const LATENESS: &str = "lateness p99";
+
 /// A peer with this name stands for the best subject of the case among those that [`NOT_IN_README`]
 /// does not exclude.
 const BEST: &str = "*";
@@ -370,7 +373,7 @@ fn peer(case: &CaseView, ours: &SubjectView, name: &str) -> Option<Peer> {
     let better = case.better(ours, peer)?;
     Some(Peer {
         name: peer.name.into(),
-        figure: quantity(peer.first.median, &peer.first.unit),
+        figure: with_lateness(peer, quantity(peer.first.median, &peer.first.unit)),
         verdict: case.verdict(&better),
         better,
     })
@@ -381,10 +384,20 @@ fn figure(subject: &SubjectView) -> String {
     let unit = &subject.first.unit;
     let figure = quantity(subject.first.median, unit);
     // `quantity` prints the units of times and sizes, but not those of speeds, so we add them here.
-    if unit.ends_with("/s") {
+    let figure = if unit.ends_with("/s") {
         format!("{figure} {unit}")
     } else {
         figure
+    };
+    with_lateness(subject, figure)
+}
+
+/// Adds the lateness to the figure of a timed stream, because a subject that may be later needs less
+/// CPU time.
+fn with_lateness(subject: &SubjectView, figure: String) -> String {
+    match subject.others.iter().find(|row| row.metric == LATENESS) {
+        Some(row) => format!("{figure}, {} late", quantity(row.median, &row.unit)),
+        None => figure,
     }
 }
 

@@ -7,7 +7,6 @@ mod advise;
 mod drawing;
 #[cfg(target_os = "linux")]
 mod inherited;
-#[cfg(target_os = "linux")]
 mod measure;
 #[cfg(not(target_os = "linux"))]
 mod only_linux;
@@ -23,7 +22,7 @@ mod top;
 mod topo;
 
 #[cfg(not(target_os = "linux"))]
-use only_linux::{advise, measure, run, top};
+use only_linux::{advise, run, top};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};

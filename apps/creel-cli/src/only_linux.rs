@@ -37,9 +37,4 @@ command!(
     AdviseArgs,
     "Linux's affinity masks and control groups"
 );
-command!(
-    measure,
-    MeasureArgs,
-    "Linux's accounting of child processes"
-);
 command!(top, TopArgs, "the /proc file system of Linux");

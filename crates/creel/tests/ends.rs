@@ -17,7 +17,7 @@ use deadline::{block_on, bounded, rounds};
 use std::{
     future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Barrier, mpsc},
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
@@ -71,7 +71,7 @@ fn a_spawn_during_the_drop_starts_no_thread_after_it() {
                 }
                 waits
             });
-            let both = Barrier::new(2);
+            let both = std::sync::Barrier::new(2);
             let handle = pool.handle();
             thread::scope(|s| {
                 s.spawn(|| {

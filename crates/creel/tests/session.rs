@@ -1,5 +1,9 @@
 //! Tests of sessions and workers: which threads are pinned, to which CPUs, and that the caller gets
 //! its affinity mask back.
+#![cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, unused_imports, reason = "most of these tests need Linux")
+)]
 
 use creel::{Balance, CpuSet, Placement, Pool, Wait};
 use creel_topology::affinity;

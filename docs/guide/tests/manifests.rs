@@ -1,5 +1,5 @@
-//! Checks what the manifests promise: the metadata of the crates that we publish, and how little
-//! README's first command has to compile.
+//! Checks what the manifests promise: the metadata of the crates that we publish, how little README's
+//! first command has to compile, and how few packages a dependency on Creel adds to a lock file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +21,10 @@ const PUBLISHED: &[&str] = &[
 /// The number of packages that README's first command may compile. A first run then takes about two
 /// minutes on two cores, most of which is compiling.
 const FIRST_COMMAND_MAX: usize = 120;
+
+/// The number of packages of other projects that a dependency on `creel` with its default features
+/// may add to the lock file of a program. A lock file has the packages of all systems.
+const ADDED_MAX: usize = 15;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -152,4 +156,38 @@ fn the_first_command_of_the_readme_compiles_few_packages() {
         "{count} packages: find out with cargo tree who needs the new ones: {packages:?}"
     );
     println!("{count} packages");
+}
+
+#[test]
+fn a_dependency_on_creel_adds_few_packages_to_a_lock_file() {
+    let folder = std::env::temp_dir().join(format!("creel-lock-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("src")).unwrap();
+    let creel = root().join("crates/creel").canonicalize().unwrap();
+    let manifest = format!(
+        "[package]\nname = \"user\"\nedition = \"2024\"\n\n[dependencies]\ncreel = {{ path = {creel:?} }}\n\n[workspace]\n"
+    );
+    std::fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    std::fs::write(folder.join("src/lib.rs"), "").unwrap();
+    // Our own lock file has the same packages, so that cargo looks for no newer ones. Cargo removes
+    // the packages that the user does not need.
+    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    let manifest = folder.join("Cargo.toml");
+    cargo(&[
+        "metadata",
+        "--offline",
+        "--format-version",
+        "1",
+        "--manifest-path",
+        manifest.to_str().unwrap(),
+    ]);
+    let lock = std::fs::read_to_string(folder.join("Cargo.lock")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let names = lock
+        .lines()
+        .filter_map(|line| line.strip_prefix("name = \""));
+    let names = names.filter(|name| !name.starts_with("user\""));
+    let (own, others): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with("creel"));
+    let (own, count) = (own.len(), others.len());
+    assert!(count <= ADDED_MAX, "{count} packages: {others:?}");
+    println!("{own} packages of Creel, {count} others: {others:?}");
 }

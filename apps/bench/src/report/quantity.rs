@@ -27,6 +27,8 @@ pub fn quantity(value: f64, unit: &str) -> String {
         index += 1;
     }
     let digits = match value.abs() {
+        // Zero is exact, for example the additional memory of a sample.
+        0.0 => 0,
         v if v >= 99.95 => 0,
         v if v >= 9.995 => 1,
         _ => 2,
@@ -98,6 +100,8 @@ mod tests {
         assert_eq!(quantity(0.0123, "cores"), "0.012");
         assert_eq!(quantity(f64::NAN, "J"), "unknown");
         assert_eq!(quantity(1170.0, "MB"), "1.17 GB");
+        assert_eq!(quantity(0.0, "B a task"), "0 B");
+        assert_eq!(quantity(0.004, "B a task"), "0.00 B");
     }
 
     #[test]

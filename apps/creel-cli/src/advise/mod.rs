@@ -10,7 +10,7 @@ use crate::{
     measure::{
         agent::Agent,
         args::Where,
-        runner::{Outcome, RunRequest},
+        request::{Outcome, RunRequest},
     },
     options::limits,
     run::{
@@ -28,10 +28,10 @@ use report::Report;
 use rustix::event::{PollFd, PollFlags, poll};
 use search::{Cost, Dropped, Runs};
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsString,
     fs,
     io::{IsTerminal, stdin},
-    os::unix::{ffi::OsStrExt, fs::FileTypeExt},
+    os::unix::fs::FileTypeExt,
     path::PathBuf,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -288,12 +288,11 @@ impl<'a> Trial<'a> {
             || self.args.command.clone(),
             |p| p.command(&self.args.command),
         );
-        let bytes = |text: &OsStr| text.as_bytes().to_vec();
         let variables = plan.iter().flat_map(Plan::variables);
         let request = RunRequest {
-            words: command.iter().map(|word| bytes(word)).collect(),
+            words: command,
             variables: variables
-                .map(|(name, value)| (name.into(), bytes(&value)))
+                .map(|(name, value)| (name.into(), value))
                 .collect(),
             mask: plan
                 .as_ref()

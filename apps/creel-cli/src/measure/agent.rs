@@ -1,10 +1,15 @@
 //! Starts the process that runs the commands, and talks to it. See [`super::runner`].
 
-use super::runner::{Outcome, RunReply, RunRequest, signal_below};
+use super::{
+    request::{Outcome, RunReply, RunRequest},
+    runner::signal_below,
+};
+use crate::run::executable;
 use anyhow::{Context, Result, bail};
 use creel_console::{Exit, Failure, Interrupt, system};
 use nix::sys::signal::Signal;
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader, ErrorKind, Write},
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Child, Command},
@@ -20,6 +25,11 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The error message if the process that runs commands has ended unexpectedly.
 const ENDED: &str = "the process that runs the commands for creel has ended unexpectedly: run \
                      creel again";
+
+/// Returns an error if a program does not exist or cannot be executed.
+pub fn find(program: &OsStr) -> Result<()> {
+    executable::find(program).map(drop)
+}
 
 /// The process that runs commands. Dropping it ends the process and its children.
 pub struct Agent {

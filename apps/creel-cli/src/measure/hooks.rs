@@ -42,16 +42,33 @@ impl<'a> Hooks<'a> {
                 Stdio::null()
             }
         };
-        let status = Command::new("sh")
-            .args(["-c", &line])
+        let (mut shell, name) = shell(&line);
+        let status = shell
             .stdin(Stdio::null())
             .stdout(shown(self.args.show_stdout))
             .stderr(shown(self.args.show_stderr))
             .status()
-            .context("cannot start the shell `sh`")?;
+            .with_context(|| format!("cannot start the shell `{name}`"))?;
         if !status.success() {
             bail!("{flag} `{line}` failed: {status} (use --show-output to see its messages)");
         }
         Ok(())
     }
+}
+
+/// Returns the command that runs a line of the system's shell, and the name of that shell.
+#[cfg(unix)]
+fn shell(line: &str) -> (Command, &'static str) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", line]);
+    (shell, "sh")
+}
+
+#[cfg(windows)]
+fn shell(line: &str) -> (Command, &'static str) {
+    use std::os::windows::process::CommandExt;
+    let mut shell = Command::new("cmd");
+    // The shell splits the line itself, and does not understand the quotes that Rust would add.
+    shell.arg("/C").raw_arg(line);
+    (shell, "cmd")
 }

@@ -1,19 +1,24 @@
 //! `creel measure` measures the cost of a command over several runs, alone or compared with others.
 
+#[cfg_attr(not(target_os = "linux"), path = "portable_agent.rs")]
 pub(crate) mod agent;
 pub(crate) mod args;
 mod article;
+#[cfg(target_os = "linux")]
 mod counters;
 mod hooks;
 mod plan;
 mod report;
+pub(crate) mod request;
+#[cfg(target_os = "linux")]
 pub(crate) mod runner;
 mod sample;
 mod store;
 mod verdict;
 
-use crate::{drawing, run::executable};
+use crate::drawing;
 use agent::Agent;
+#[cfg(target_os = "linux")]
 pub use agent::RUNNER_COMMAND;
 use anyhow::{Context, Result, bail};
 pub use args::MeasureArgs;
@@ -23,12 +28,11 @@ use creel_stats::Summary;
 use creel_topology::Machine;
 use hooks::Hooks;
 use plan::{Labels, MeasureRequest, Subject};
-use runner::{RunRequest, processes};
+use request::{RunRequest, processes};
 use sample::{Sample, WALL};
 use std::{
     ffi::OsStr,
     fs, io,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -223,10 +227,7 @@ fn empty_measurement(subject: &Subject, labels: &Labels) -> Measured {
 
 /// Checks that a program exists, so that no command runs if another one cannot be started.
 fn is_there(program: &OsStr) -> Result<()> {
-    match executable::find(program) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(unstarted(program, &error)),
-    }
+    agent::find(program).map_err(|error| unstarted(program, &error))
 }
 
 /// Returns the error of a program that could not be started.
@@ -386,9 +387,8 @@ impl<'a> Session<'a> {
             )?;
         }
         let args = self.args;
-        let words = subject.command.iter().map(|word| word.as_bytes().to_vec());
         let request = RunRequest {
-            words: words.collect(),
+            words: subject.command.clone(),
             variables: Vec::new(),
             mask: None,
             show_stderr: args.show_stderr || args.show_output,
@@ -475,8 +475,9 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Runs the inner process. It starts before we parse anything, because each command starts with the
+/// Runs the inner process, which exists only on Linux. It starts before we parse anything, because each command starts with the
 /// memory that this process has allocated.
+#[cfg(target_os = "linux")]
 pub fn run_runner() -> Result<Exit> {
     runner::serve()?;
     Ok(Exit::Done)

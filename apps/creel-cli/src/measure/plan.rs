@@ -167,9 +167,14 @@ pub fn subjects(request: &MeasureRequest) -> Result<Vec<Subject>> {
     Ok(all)
 }
 
-/// Splits a command into words, as a shell does.
+/// Splits a command into words, as a shell does. On Windows, a backslash separates the parts of a
+/// path and quotes nothing.
 fn words(flag: &str, line: &str) -> Result<Vec<OsString>> {
-    match shlex::split(line).filter(|words| !words.is_empty()) {
+    let plain = match cfg!(windows) {
+        true => line.replace('\\', "\\\\"),
+        false => line.to_owned(),
+    };
+    match shlex::split(&plain).filter(|words| !words.is_empty()) {
         Some(words) => Ok(words.into_iter().map(OsString::from).collect()),
         None => bail!("{flag} `{line}` is not a command: it is empty, or a quote is open"),
     }

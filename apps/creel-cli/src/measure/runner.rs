@@ -18,9 +18,13 @@
 //! - Times and context switches are differences of the resource usage of all our children. Since
 //!   there is one run at a time, the difference belongs to that run.
 
-use super::{args::Where, counters::Counters, sample::Sample};
+use super::{
+    counters::Counters,
+    request::{Outcome, RunReply, RunRequest, command, processes},
+    sample::Sample,
+};
 use crate::{process::descendants, run::exec::start_failure};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use creel_console::{energy::Meter, exit_of, output, system};
 use creel_topology::{CpuSet, affinity};
 use nix::{
@@ -34,18 +38,16 @@ use nix::{
     },
     unistd::{Pid, getgid},
 };
-use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     ffi::OsString,
-    fs::{self, File},
+    fs,
     io::{BufRead, BufReader, Write},
     os::{
         fd::AsFd,
-        unix::{ffi::OsStringExt, net::UnixStream, process::CommandExt, process::ExitStatusExt},
+        unix::{net::UnixStream, process::CommandExt, process::ExitStatusExt},
     },
-    path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ExitStatus},
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -59,51 +61,6 @@ use wait4::Wait4;
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The time after which we report processes that outlive the command.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
-
-/// A request for one run.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct RunRequest {
-    /// The words of the command, as bytes.
-    pub words: Vec<Vec<u8>>,
-    /// The variables that the command gets in addition to ours, as bytes.
-    #[serde(default)]
-    pub variables: Vec<(Vec<u8>, Vec<u8>)>,
-    /// The affinity mask of the command as a CPU list, or `None` for ours.
-    #[serde(default)]
-    pub mask: Option<String>,
-    pub show_stderr: bool,
-    /// The file for stdin, or `None` for an empty stdin.
-    pub input: Option<PathBuf>,
-    pub output: Where,
-    /// The file for stdout and stderr, if we search the output.
-    pub output_file: Option<PathBuf>,
-    /// The longest time that the command may take, in seconds.
-    pub timeout_s: Option<f64>,
-    /// The time that we wait for processes that outlive the command, in seconds.
-    pub linger_s: f64,
-}
-
-/// The reply to a request.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum RunReply {
-    Ran(Outcome),
-    /// The command could not be started, for this reason. The exit code is that of a shell.
-    Failed {
-        exit: u8,
-        reason: String,
-    },
-}
-
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub struct Outcome {
-    /// The figures by name.
-    pub values: BTreeMap<String, f64>,
-    /// The exit code of the command, or 128 plus the signal that ended it.
-    pub exit_code: i32,
-    pub timed_out: bool,
-    /// The number of processes that outlived the command too long, so that we ended them.
-    pub ended: usize,
-}
 
 /// Serves the requests that arrive on stdin, which is a socket, until the socket is closed.
 pub fn serve() -> Result<()> {
@@ -143,7 +100,7 @@ struct Meters {
     energy: Option<Meter>,
     counters: Counters,
     /// The peak memory of the first run of each command, in bytes.
-    first_peaks: HashMap<Vec<Vec<u8>>, u64>,
+    first_peaks: HashMap<Vec<OsString>, u64>,
 }
 
 /// Runs the command, waits for it and its orphans, and returns their cost.
@@ -235,57 +192,6 @@ fn narrow(mask: Option<&str>) -> Result<Option<CpuSet>> {
     let own = affinity::current()?;
     affinity::set(&mask.parse()?)?;
     Ok(Some(own))
-}
-
-fn command(request: &RunRequest) -> Result<Command> {
-    let mut words = request.words.iter().cloned().map(OsString::from_vec);
-    let Some(program) = words.next() else {
-        bail!("no command");
-    };
-    let kept = || -> Result<Option<Stdio>> {
-        let Some(file) = &request.output_file else {
-            return Ok(None);
-        };
-        let file = File::options().append(true).open(file);
-        let file = file.context("cannot write the output of the command to a temporary file")?;
-        Ok(Some(file.into()))
-    };
-    let named =
-        |what: &str, file: &PathBuf| format!("cannot open the {what} file {}", file.display());
-    let stdin = match &request.input {
-        Some(file) => File::open(file)
-            .with_context(|| named("input", file))?
-            .into(),
-        None => Stdio::null(),
-    };
-    let stdout = match (kept()?, &request.output) {
-        (Some(kept), _) => kept,
-        (None, Where::Null) => Stdio::null(),
-        (None, Where::Pipe) => Stdio::piped(),
-        (None, Where::Inherit) => Stdio::inherit(),
-        (None, Where::File(file)) => File::create(file)
-            .with_context(|| named("output", file))?
-            .into(),
-    };
-    let stderr = match kept()? {
-        Some(kept) => kept,
-        None if request.show_stderr => Stdio::inherit(),
-        None => Stdio::null(),
-    };
-    let mut command = Command::new(program);
-    let variable = |(name, value): &(Vec<u8>, Vec<u8>)| {
-        (
-            OsString::from_vec(name.clone()),
-            OsString::from_vec(value.clone()),
-        )
-    };
-    command
-        .envs(request.variables.iter().map(variable))
-        .args(words)
-        .stdin(stdin)
-        .stdout(stdout)
-        .stderr(stderr);
-    Ok(command)
 }
 
 /// Waits for the command itself. Returns its status and its own peak memory in bytes.
@@ -440,14 +346,6 @@ fn report_lingering(linger_s: f64) {
         processes(alive.len()),
         names.join(", ")
     ));
-}
-
-/// Formats a number of processes.
-pub fn processes(count: usize) -> String {
-    match count {
-        1 => "a process".into(),
-        _ => format!("{count} processes"),
-    }
 }
 
 fn name(pid: u32) -> String {

@@ -13,8 +13,7 @@ use anyhow::{Context, Result, bail};
 use creel_stats::Summary;
 use std::{
     fs::File,
-    io::Write,
-    os::fd::AsFd,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -73,7 +72,7 @@ pub enum Mode {
 
 /// A file that grows by one line per run.
 pub struct Store {
-    writer: csv::Writer<File>,
+    writer: csv::Writer<Box<dyn Write>>,
     path: PathBuf,
     labels: Vec<String>,
     figures: Vec<String>,
@@ -118,17 +117,16 @@ impl Store {
                 );
             }
         }
-        let file = match mode {
-            _ if is_stdout(path) => std::io::stdout()
-                .as_fd()
-                .try_clone_to_owned()
-                .map(File::from),
+        let open = || match mode {
             Mode::Append => File::options().append(true).create(true).open(path),
             Mode::Replace => File::create(path),
         };
-        let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+        let to: Box<dyn Write> = match is_stdout(path) {
+            true => Box::new(io::stdout()),
+            false => Box::new(open().with_context(|| format!("cannot write {}", path.display()))?),
+        };
         let mut store = Self {
-            writer: csv::WriterBuilder::new().from_writer(file),
+            writer: csv::Writer::from_writer(to),
             path: path.into(),
             labels,
             figures,

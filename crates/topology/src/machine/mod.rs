@@ -108,9 +108,23 @@ impl Machine {
         Machine::here(Detail::Cores)
     }
 
-    /// Reads the running system.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    /// Reads the running system, and notes whether it can pin threads.
     fn here(detail: Detail) -> Result<Machine, Error> {
+        let mut machine = Machine::of_system(detail)?;
+        // Linux always has masks, and a program should not wait for a system call without need.
+        let has_masks =
+            cfg!(target_os = "linux") || !matches!(system::current(), Err(Error::Unsupported(_)));
+        if !has_masks {
+            machine.notes.push(
+                "this system has no affinity masks for threads, so workers are not pinned".into(),
+            );
+        }
+        Ok(machine)
+    }
+
+    /// Reads the running system from its files.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn of_system(detail: Detail) -> Result<Machine, Error> {
         let mask = system::mask_of_files().ok();
         Ok(Machine::started(
             Path::new("/"),
@@ -123,7 +137,7 @@ impl Machine {
     /// Reads the running system with a few system calls. We always read the whole machine, because
     /// reading less would not save a call.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn here(_: Detail) -> Result<Machine, Error> {
+    fn of_system(_: Detail) -> Result<Machine, Error> {
         let parts = system::parts();
         parts
             .map(Machine::assemble)

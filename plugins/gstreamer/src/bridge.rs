@@ -110,7 +110,6 @@ fn source_query(
     parent: Option<&gst::Object>,
     query: &mut gst::QueryRef,
     hub: Option<Arc<Hub>>,
-    receiver: &Receiver,
 ) -> bool {
     let sink = hub.and_then(|hub| hub.sink());
     if let gst::QueryViewMut::Latency(query) = query.view_mut() {
@@ -121,9 +120,8 @@ fn source_query(
             true => query.result(),
             false => (true, gst::ClockTime::ZERO, None),
         };
-        let context = receiver.source.context();
-        let own = context.map_or(gst::ClockTime::ZERO, |context| context.latency());
-        query.set(live, min + own, max.map(|max| max + own));
+        // The quantum of the context adds no latency, as in a queue.
+        query.set(live, min, max);
         return true;
     }
     match query.type_() {
@@ -340,7 +338,7 @@ macro_rules! bridge {
                             || false,
                             |src| {
                                 let hub = lock(&src.hub).clone();
-                                source_query(pad, parent, query, hub, &src.receiver)
+                                source_query(pad, parent, query, hub)
                             },
                         )
                     })

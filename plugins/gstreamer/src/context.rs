@@ -30,11 +30,34 @@ struct Knobs {
     wait: Wait,
 }
 
+/// A worker of a context.
+pub(crate) struct Worker {
+    /// The pool, without keeping its threads alive.
+    pool: Pool,
+    index: usize,
+}
+
+impl Worker {
+    /// Spawns a task that is bound to this worker. Otherwise a thread that waits in `Pool::block_on`
+    /// could run the task, and such a thread must not push buffers.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(Some(self.pool.spawn_on(self.index, task)))
+    }
+
+    /// Makes the worker run the tasks that were woken, although its quantum is not over. Timers and
+    /// sockets still wait for the end of the quantum.
+    pub(crate) fn hurry(&self) {
+        // The pool can only have ended or have fewer workers if its last element is gone.
+        let _ = self.pool.wake(self.index);
+    }
+}
+
 /// A pool that elements share by name.
 pub(crate) struct Context {
     name: String,
     knobs: Knobs,
     pool: Pool,
+    workers: Vec<Arc<Worker>>,
     /// The number of tasks so far. Its remainder by the number of workers is the index of the
     /// worker that gets the next task.
     next: AtomicUsize,
@@ -163,8 +186,13 @@ impl Context {
                     ["cannot create the context `{name}`: {error}"]
                 )
             })?;
+        let worker = |index| {
+            let pool = pool.handle();
+            Arc::new(Worker { pool, index })
+        };
         let context = Arc::new(Self {
             name: name.clone(),
+            workers: (0..knobs.workers).map(worker).collect(),
             knobs,
             pool,
             next: AtomicUsize::new(0),
@@ -175,11 +203,15 @@ impl Context {
         Ok(context)
     }
 
-    /// Spawns a task that is bound to one worker. Otherwise a thread that waits in `Pool::block_on`
-    /// could run the task, and such a thread must not push buffers.
-    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Task {
-        let worker = self.next.fetch_add(1, Ordering::Relaxed) % self.pool.workers();
-        Task(Some(self.pool.spawn_on(worker, task)))
+    /// Chooses the worker of the next task.
+    pub(crate) fn next_worker(&self) -> Arc<Worker> {
+        let next = self.next.fetch_add(1, Ordering::Relaxed) % self.workers.len();
+        Arc::clone(&self.workers[next])
+    }
+
+    /// Returns the number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
     }
 
     /// Returns the latency that the context adds to a live stream. It is the quantum, or zero if

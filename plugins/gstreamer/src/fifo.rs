@@ -15,7 +15,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Cx, Poll, Waker};
 
-use crate::stream::{defer, in_step};
+use crate::context::Worker;
+use crate::stream::{self, defer, in_step};
 
 /// The behaviour of a queue that is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, glib::Enum)]
@@ -120,11 +121,36 @@ struct Inner {
     pushing: bool,
     /// The number of buffers dropped because the queue was full.
     dropped: u64,
-    consumer: Option<Waker>,
-    producers: Vec<Waker>,
+    consumer: Option<Waiter>,
+    producers: Vec<Waiter>,
     /// The number of threads that block in `changed`.
     blocked: usize,
     since: Since,
+}
+
+/// A task that waits for a queue.
+struct Waiter {
+    waker: Waker,
+    /// The worker that runs the task.
+    worker: Option<Arc<Worker>>,
+}
+
+impl Waiter {
+    fn new(cx: &Cx<'_>) -> Self {
+        Self {
+            waker: cx.waker().clone(),
+            worker: stream::worker(),
+        }
+    }
+
+    /// Wakes the task. It does not wait until the quantum of its context is over, because the
+    /// latency of a pipeline would otherwise grow by a quantum with each queue.
+    fn wake(self) {
+        self.waker.wake();
+        if let Some(worker) = self.worker.filter(|worker| !stream::is_on(worker)) {
+            worker.hurry();
+        }
+    }
 }
 
 /// Counts of the interruptions and starts of a queue. A sender reads them before it decides
@@ -223,7 +249,7 @@ impl Fifo {
         let mut inner = self.lock();
         inner.since.interrupts += 1;
         self.changed.notify_all();
-        inner.producers.drain(..).for_each(Waker::wake);
+        inner.producers.drain(..).for_each(Waiter::wake);
     }
 
     /// Returns whether everything has been pushed.
@@ -389,9 +415,9 @@ impl Fifo {
         if !inner
             .producers
             .iter()
-            .any(|waker| waker.will_wake(cx.waker()))
+            .any(|waiter| waiter.waker.will_wake(cx.waker()))
         {
-            inner.producers.push(cx.waker().clone());
+            inner.producers.push(Waiter::new(cx));
         }
         Poll::Pending
     }
@@ -406,8 +432,8 @@ impl Fifo {
             }
             None => {
                 match &mut inner.consumer {
-                    Some(waker) => waker.clone_from(cx.waker()),
-                    consumer => *consumer = Some(cx.waker().clone()),
+                    Some(consumer) => consumer.waker.clone_from(cx.waker()),
+                    consumer => *consumer = Some(Waiter::new(cx)),
                 }
                 Poll::Pending
             }
@@ -446,7 +472,7 @@ impl Fifo {
     fn release(&self, inner: &mut Inner) {
         self.notify_blocked(inner);
         if !inner.producers.is_empty() && (inner.closed.is_some() || !inner.is_full()) {
-            inner.producers.drain(..).for_each(Waker::wake);
+            inner.producers.drain(..).for_each(Waiter::wake);
         }
     }
 }

@@ -24,6 +24,7 @@ mod socket;
 mod source;
 mod stream;
 mod tcpclientsrc;
+mod times;
 mod udpsink;
 mod udpsrc;
 
@@ -163,7 +164,7 @@ fn plugin_init(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
     for (name, element) in elements {
         gst::Element::register(Some(plugin), name, gst::Rank::NONE, element)?;
     }
-    Ok(())
+    gst::Tracer::register(Some(plugin), "creel-times", times::Tracer::static_type())
 }
 
 mod plugin {

@@ -339,9 +339,8 @@ impl Queue {
             _ => return gst::Pad::query_default(pad, Some(&*self.obj()), query),
         };
         if answered && let gst::QueryViewMut::Latency(query) = query.view_mut() {
+            // The quantum of the context adds no latency, because the queue wakes its task at once.
             let (live, min, max) = query.result();
-            let context = self.source.context();
-            let own = context.map_or(gst::ClockTime::ZERO, |context| context.latency());
             let limit: u64 = self.settings.get("max-size-time");
             let room = (limit > 0).then(|| gst::ClockTime::from_nseconds(limit));
             let max = match self.settings.get("leaky") {
@@ -350,7 +349,7 @@ impl Queue {
                 // latency.
                 _ => max,
             };
-            query.set(live, min + own, max.map(|max| max.max(min + own)));
+            query.set(live, min, max.map(|max| max.max(min)));
         }
         answered
     }

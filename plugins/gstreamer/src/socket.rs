@@ -1,9 +1,10 @@
 //! Opening and configuring UDP sockets.
 
+use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, SockRef, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Returns the IP address of a host. If `host` is a name and not an address, looks it up, which
 /// blocks.
@@ -67,25 +68,30 @@ fn unsupported(reason: &'static str) -> io::Error {
 
 /// Returns the interfaces of a list of names and addresses, or the system's choice for an empty
 /// list.
-fn interfaces(list: &str) -> io::Result<Vec<Interface>> {
+fn interfaces(socket: &UdpSocket, list: &str) -> io::Result<Vec<Interface>> {
     if list.trim().is_empty() {
         return Ok(vec![Interface::Index(0)]);
     }
     let of = |name: &str| match name.parse() {
         Ok(address) => Ok(Interface::Address(address)),
-        Err(_) => interface_index(name).map(Interface::Index),
+        Err(_) => interface_index(socket.as_fd(), name).map(Interface::Index),
     };
     list.split(',').map(str::trim).map(of).collect()
 }
 
-/// Returns the index of an interface by its name. Linux shows it in a file.
-fn interface_index(name: &str) -> io::Result<u32> {
-    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("no interface `{name}`"));
-    let valid = !name.is_empty() && !name.contains(['/', '.']);
-    let path = format!("/sys/class/net/{name}/ifindex");
-    let text = valid.then(|| std::fs::read_to_string(path).ok()).flatten();
-    text.and_then(|text| text.trim().parse().ok())
-        .ok_or_else(unknown)
+/// Returns the index of an interface by its name. The system requires any socket for this.
+fn interface_index(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
+    #[cfg(target_os = "linux")]
+    let index = rustix::net::netdevice::name_to_index(socket, name);
+    #[cfg(not(target_os = "linux"))]
+    let index = {
+        let _ = socket;
+        Err("use its address, because names are supported on Linux only")
+    };
+    index.map_err(|error| {
+        let text = format!("no interface `{name}`: {error}");
+        io::Error::new(io::ErrorKind::NotFound, text)
+    })
 }
 
 /// Joins a multicast group on the given interfaces, for the datagrams of one source if `only_from`
@@ -97,7 +103,7 @@ pub(crate) fn join(
     list: &str,
 ) -> io::Result<()> {
     let options = SockRef::from(socket);
-    for interface in interfaces(list)? {
+    for interface in interfaces(socket, list)? {
         match (group, only_from) {
             (IpAddr::V4(group), None) => options.join_multicast_v4_n(&group, &interface.v4())?,
             (IpAddr::V6(group), None) => options.join_multicast_v6(&group, interface.v6()?)?,
@@ -117,7 +123,7 @@ pub(crate) fn join(
 /// Leaves a multicast group that [`join`] joined.
 pub(crate) fn leave(socket: &UdpSocket, group: IpAddr, list: &str) -> io::Result<()> {
     let options = SockRef::from(socket);
-    for interface in interfaces(list)? {
+    for interface in interfaces(socket, list)? {
         match group {
             IpAddr::V4(group) => options.leave_multicast_v4_n(&group, &interface.v4())?,
             IpAddr::V6(group) => options.leave_multicast_v6(&group, interface.v6()?)?,
@@ -129,15 +135,14 @@ pub(crate) fn leave(socket: &UdpSocket, group: IpAddr, list: &str) -> io::Result
 /// Makes the socket send multicast datagrams through an interface.
 pub(crate) fn send_through(socket: &UdpSocket, v6: bool, list: &str) -> io::Result<()> {
     let options = SockRef::from(socket);
-    for interface in interfaces(list)?.into_iter().take(1) {
+    for interface in interfaces(socket, list)?.into_iter().take(1) {
         match (v6, interface) {
             (_, Interface::Index(0)) => {}
             (true, interface) => options.set_multicast_if_v6(interface.v6()?)?,
             (false, Interface::Address(address)) => options.set_multicast_if_v4(&address)?,
-            // Some systems read an address of the form 0.0.0.N as the index N. Linux does not: it
-            // returns EADDRNOTAVAIL.
             (false, Interface::Index(index)) => {
-                options.set_multicast_if_v4(&Ipv4Addr::from(index))?;
+                let any = Ipv4Addr::UNSPECIFIED;
+                sockopt::set_ip_multicast_if_with_ifindex(socket, &any, &any, index)?;
             }
         }
     }

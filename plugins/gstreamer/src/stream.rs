@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context as Cx, Poll, Waker};
 
-use crate::context::{Context, Task};
+use crate::context::{Context, Task, Worker};
 
 /// The pad is active.
 const ACTIVE: u32 = 1;
@@ -81,6 +81,18 @@ thread_local! {
     static CURRENT: Cell<usize> = const { Cell::new(0) };
     /// The work that this step has deferred.
     static DEFERRED: RefCell<Vec<Deferred>> = const { RefCell::new(Vec::new()) };
+    /// The worker of a context whose thread this is. The first poll of a stream sets it.
+    static WORKER: RefCell<Option<Arc<Worker>>> = const { RefCell::new(None) };
+}
+
+/// Returns the worker of a context whose thread this is, if a stream has run here.
+pub(crate) fn worker() -> Option<Arc<Worker>> {
+    WORKER.with_borrow(Clone::clone)
+}
+
+/// Returns whether the calling thread is the thread of this worker.
+pub(crate) fn is_on(worker: &Arc<Worker>) -> bool {
+    WORKER.with_borrow(|own| own.as_ref().is_some_and(|own| Arc::ptr_eq(own, worker)))
 }
 
 /// Returns whether the calling thread runs a step of a stream, so that it must not block.
@@ -155,10 +167,13 @@ impl<B: Body> Stream<B> {
             *shared = Arc::new(Shared::new(flags, Some(body)));
             Arc::clone(&shared)
         };
+        let worker = context.next_worker();
+        let own = Arc::clone(&worker);
         let (mut deferred, mut known) = (Vec::new(), false);
-        let task = context.spawn(poll_fn(move |cx| {
+        let task = worker.spawn(poll_fn(move |cx| {
             if !known {
                 *lock(&shared.waker) = Some(cx.waker().clone());
+                WORKER.set(Some(Arc::clone(&own)));
                 known = true;
             }
             shared.poll(cx, &mut deferred)

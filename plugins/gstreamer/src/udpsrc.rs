@@ -3,13 +3,22 @@
 //! One system call receives a batch of datagrams directly into the memory of buffers. A call offers
 //! one buffer more than the last call has filled, or twice as many as before if that call has
 //! filled all of them. It does not always offer the maximum, because preparing a buffer takes time.
-//! We keep a buffer that was not filled for the next call. The elements of a context share a pool
-//! of buffers.
+//!
+//! A buffer that was not filled stays with the thread, with its memory mapped, for the next call,
+//! which is usually one of another element. If each element kept buffers of its own, thousands of
+//! elements would need much memory, and a buffer would rarely be in the CPU's cache when a datagram
+//! arrives.
+//!
+//! In a context with one thread, a call offers a single buffer as long as datagrams arrive one by
+//! one. The poller of the context then finds out for all sockets at once which of them have more.
+//! With several threads, each call offers at least two buffers, because a call with one buffer that
+//! has filled it would have to be followed by a call that fails.
 
 use creel::net::{DatagramInfo, UdpSocket};
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
+use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,9 +34,7 @@ use crate::socket;
 use crate::source::{self, Prelude, Source, SourceImpl};
 use crate::stream::Body;
 
-/// The minimum and the maximum number of buffers that a call offers. With one buffer, a call cannot
-/// know whether there are more datagrams.
-const SLOTS_MIN: usize = 2;
+/// The maximum number of buffers that a call offers.
 const SLOTS_MAX: usize = 32;
 
 /// The number of errors in a row after which we wait, so that an error that does not go away cannot
@@ -123,6 +130,46 @@ static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
     ]);
     all
 });
+
+/// The memory that all elements of a thread use in turn to receive datagrams.
+struct Scratch {
+    /// Buffers that no datagram has filled yet, by the pool from which they come. There is one pool
+    /// for each size of buffer.
+    spare: Vec<(gst::BufferPool, Vec<Spare>)>,
+    infos: [DatagramInfo; SLOTS_MAX],
+}
+
+type Spare = gst::MappedBuffer<gst::buffer::Writable>;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        spare: Vec::new(),
+        infos: [DatagramInfo::default(); SLOTS_MAX],
+    });
+}
+
+impl Scratch {
+    /// Returns at least `count` buffers of a pool, and the place for what is reported about the
+    /// datagrams in them.
+    fn prepare(
+        &mut self,
+        memory: &gst::BufferPool,
+        count: usize,
+    ) -> Result<(&mut Vec<Spare>, &mut [DatagramInfo; SLOTS_MAX]), gst::FlowError> {
+        let known = self.spare.iter().position(|(pool, _)| pool == memory);
+        let known = known.unwrap_or_else(|| {
+            self.spare.push((memory.clone(), Vec::new()));
+            self.spare.len() - 1
+        });
+        let spare = &mut self.spare[known].1;
+        while spare.len() < count {
+            let buffer = memory.acquire_buffer(None)?;
+            let mapped = buffer.into_mapped_buffer_writable();
+            spare.push(mapped.map_err(|_| gst::FlowError::Error)?);
+        }
+        Ok((spare, &mut self.infos))
+    }
+}
 
 /// The counters of an element, which the property `stats` shows.
 #[derive(Default)]
@@ -252,15 +299,16 @@ impl SourceImpl for UdpSrc {
             )
         })?;
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&socket));
+        let slots_min = if context.workers() == 1 { 1 } else { 2 };
         Ok(Receive {
             element: self.obj().clone(),
             pad: self.source.pad.clone(),
             prelude: Prelude::new(settings.get("caps")),
             socket,
             memory,
-            spare: Vec::new(),
-            infos: [DatagramInfo::default(); SLOTS_MAX],
-            slots: SLOTS_MIN,
+            slots_min,
+            slots: slots_min,
+            follows: false,
             senders: settings
                 .get::<bool>("retrieve-sender-address")
                 .then_some(None),
@@ -357,6 +405,21 @@ impl UdpSrc {
     }
 }
 
+/// The datagrams of one call.
+enum Received {
+    One(gst::Buffer),
+    List(gst::BufferList),
+}
+
+impl Received {
+    fn len(&self) -> usize {
+        match self {
+            Received::One(_) => 1,
+            Received::List(list) => list.len(),
+        }
+    }
+}
+
 /// The body of the streaming task.
 pub(crate) struct Receive {
     element: UdpSrcElement,
@@ -364,11 +427,13 @@ pub(crate) struct Receive {
     prelude: Prelude,
     socket: Arc<UdpSocket>,
     memory: gst::BufferPool,
-    /// Buffers that no datagram has filled yet.
-    spare: Vec<gst::Buffer>,
-    infos: [DatagramInfo; SLOTS_MAX],
+    /// The minimum number of buffers that a call offers.
+    slots_min: usize,
     /// The number of buffers that the next call offers.
     slots: usize,
+    /// Whether the last step has received datagrams, so that datagrams that the next call finds are
+    /// of the same burst.
+    follows: bool,
     /// The last sender and its address for GStreamer, or `None` if buffers have no address.
     senders: Option<Option<(SocketAddr, gio::InetSocketAddress)>>,
     /// The caps of the time of arrival, if buffers have it.
@@ -387,23 +452,27 @@ impl Body for Receive {
             std::task::ready!(std::pin::Pin::new(sleep).poll(cx));
             self.sleep = None;
         }
-        while self.spare.len() < self.slots {
-            self.spare.push(self.memory.acquire_buffer(None)?);
-        }
-        let filled = match std::task::ready!(self.poll_receive(cx)) {
-            Ok(filled) => filled,
+        let received = SCRATCH.with_borrow_mut(|scratch| self.poll_receive(cx, scratch));
+        let follows = std::mem::replace(&mut self.follows, received.is_ready());
+        let received = match std::task::ready!(received)? {
+            Ok(received) => received,
             Err(error) => {
                 self.count_error(&error);
                 return Poll::Ready(Ok(()));
             }
         };
         self.errors = 0;
-        self.slots = match filled == self.slots {
-            true => (self.slots * 2).min(SLOTS_MAX),
-            false => (filled + 1).max(SLOTS_MIN),
+        let filled = received.len();
+        self.slots = match filled {
+            1 if self.slots > 1 || !follows => self.slots_min,
+            _ if filled == self.slots => (self.slots * 2).min(SLOTS_MAX),
+            _ => filled + 1,
         };
         self.prelude.push(&self.pad);
-        Poll::Ready(self.push(filled))
+        Poll::Ready(match received {
+            Received::One(buffer) => self.pad.push(buffer).map(drop),
+            Received::List(list) => self.pad.push_list(list).map(drop),
+        })
     }
 
     fn ended(&mut self, error: gst::FlowError) {
@@ -427,50 +496,53 @@ impl Body for Receive {
 impl Receive {
     /// Receives datagrams into the last spare buffers. The first datagram goes into the last
     /// buffer, the second one into the buffer before it, and so on.
-    fn poll_receive(&mut self, cx: &mut Cx<'_>) -> Poll<io::Result<usize>> {
-        let mut maps: [Option<gst::buffer::BufferMap<'_, gst::buffer::Writable>>; SLOTS_MAX] =
-            [const { None }; SLOTS_MAX];
-        let spare = self.spare.iter_mut().rev().take(self.slots);
-        for (map, buffer) in maps.iter_mut().zip(spare) {
-            let buffer = buffer.get_mut().expect("a spare buffer has one owner");
-            let mapped = buffer.map_writable().map_err(io::Error::other)?;
-            *map = Some(mapped);
-        }
+    fn poll_receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        scratch: &mut Scratch,
+    ) -> Poll<Result<io::Result<Received>, gst::FlowError>> {
+        let (spare, infos) = scratch.prepare(&self.memory, self.slots)?;
         let mut memory: [_; SLOTS_MAX] = std::array::from_fn(|_| IoSliceMut::new(&mut []));
-        for (memory, map) in memory.iter_mut().zip(maps.iter_mut().flatten()) {
-            *memory = IoSliceMut::new(map.as_mut_slice());
+        for (memory, buffer) in memory.iter_mut().zip(spare.iter_mut().rev()) {
+            *memory = IoSliceMut::new(buffer.as_mut_slice());
         }
         let memory = &mut memory[..self.slots];
-        self.socket.poll_recv_into(cx, memory, &mut self.infos)
-    }
-
-    /// Pushes the datagrams of the last call.
-    fn push(&mut self, filled: usize) -> Result<(), gst::FlowError> {
+        let filled = match std::task::ready!(self.socket.poll_recv_into(cx, memory, infos)) {
+            Ok(filled) => filled,
+            Err(error) => return Poll::Ready(Ok(Err(error))),
+        };
+        self.counters.batches.fetch_add(1, Ordering::Relaxed);
         let now = self.clock.running_time();
         let wall = self.unix_caps.is_some().then(SystemTime::now);
-        if filled == 1 {
-            let buffer = self.finish(0, now, wall)?;
-            return self.pad.push(buffer).map(drop);
-        }
-        let mut list = gst::BufferList::new_sized(filled);
-        let buffers = list.get_mut().expect("the list is new");
-        for slot in 0..filled {
-            let buffer = self.finish(slot, now, wall)?;
-            buffers.add(buffer);
-        }
-        self.pad.push_list(list).map(drop)
+        let buffers = spare.drain(spare.len() - filled..).rev();
+        let mut finished = buffers.zip(&infos[..filled]);
+        let mut finish = |(buffer, info): (Spare, &DatagramInfo)| {
+            self.finish(buffer.into_buffer(), info, now, wall)
+        };
+        Poll::Ready(
+            if filled == 1
+                && let Some(only) = finished.next()
+            {
+                finish(only).map(|buffer| Ok(Received::One(buffer)))
+            } else {
+                let mut list = gst::BufferList::new_sized(filled);
+                let buffers = list.get_mut().expect("the list is new");
+                finished
+                    .try_for_each(|each| finish(each).map(|buffer| buffers.add(buffer)))
+                    .map(|()| Ok(Received::List(list)))
+            },
+        )
     }
 
-    /// Takes the buffer that datagram number `slot` has filled. Sets its size and time stamps, and
-    /// adds the sender and the time of arrival if the element has to report them.
+    /// Sets the size and the time stamps of a buffer with a datagram, and adds the sender and the
+    /// time of arrival if the element has to report them.
     fn finish(
         &mut self,
-        slot: usize,
+        mut buffer: gst::Buffer,
+        info: &DatagramInfo,
         now: Option<gst::ClockTime>,
         wall: Option<SystemTime>,
     ) -> Result<gst::Buffer, gst::FlowError> {
-        let info = self.infos[slot];
-        let mut buffer = self.spare.pop().ok_or(gst::FlowError::Error)?;
         let inner = buffer.get_mut().ok_or(gst::FlowError::Error)?;
         inner.set_size(info.len());
         let age = wall
@@ -497,9 +569,6 @@ impl Receive {
         }
         let add = |counter: &AtomicU64, n| counter.fetch_add(n, Ordering::Relaxed);
         let counters = &self.counters;
-        if slot == 0 {
-            add(&counters.batches, 1);
-        }
         add(&counters.buffers, 1);
         add(&counters.bytes, info.len() as u64);
         if info.truncated() {

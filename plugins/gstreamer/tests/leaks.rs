@@ -64,8 +64,8 @@ fn launch(pipeline: &str, seconds: &str) -> String {
         .args(pipeline.split_whitespace())
         .env("GST_PLUGIN_PATH", &plugins)
         .env("GST_REGISTRY", plugins.join("gst-registry.bin"))
-        .env("GST_TRACERS", "leaks")
-        .env("GST_DEBUG", "GST_TRACER:7")
+        .env("GST_TRACERS", "leaks;creel-times")
+        .env("GST_DEBUG", "GST_TRACER:7,creel-times:4")
         .env("GST_DEBUG_NO_COLOR", "1")
         .output()
         .expect("Debian's packages coreutils and gstreamer1.0-tools are installed");
@@ -106,4 +106,17 @@ fn the_plugin_documents_all_its_elements() {
             "{name} is missing in README.md"
         );
     }
+}
+
+#[test]
+fn the_tracer_prints_the_time_of_each_element() {
+    inspect("creel", "gst-registry.bin");
+    let text = launch(
+        "audiotestsrc num-buffers=50 ! creel-queue name=queue ! tee name=tee ! fakesink name=sink",
+        "60",
+    );
+    for element in ["queue", "tee", "sink"] {
+        assert!(text.contains(&format!("{element}: ")), "{text}");
+    }
+    assert_eq!(text.matches(" in 50 calls").count(), 3, "{text}");
 }

@@ -49,7 +49,8 @@ fn no_packet_is_lost_on_the_way_to_a_mixer() {
     let time = Duration::from_secs(number("CREEL_GST_MIX_SECONDS", 1));
     let output = UdpSocket::bind("127.0.0.1:0").unwrap();
     let mut text = format!(
-        "audiomixer name=mix latency=200000000 ! audio/x-raw,rate=8000,channels=1 ! audioconvert \
+        "audiomixer name=mix latency=200000000 output-buffer-duration=20000000 \
+         ! audio/x-raw,rate=8000,channels=1 ! audioconvert \
          ! rtpL16pay ! creel-udpsink context=net context-wait=20 sync=false clients={} ",
         output.local_addr().unwrap()
     );

@@ -184,3 +184,33 @@ fn a_drain_query_waits_until_the_queue_is_empty() {
     sink.peer().unwrap().peer_query(&mut query);
     assert_eq!(harness.buffers_received(), 50);
 }
+
+#[test]
+fn a_buffer_from_another_thread_does_not_wait_for_the_quantum() {
+    // The timer of this source makes the thread of the context sleep until the end of its quantum.
+    let other = Pipeline::parse(
+        "creel-audiotestsrc is-live=true context=long-quantum context-wait=1000 \
+         ! fakesink sync=false async=false",
+    );
+    other.set_state(gst::State::Playing);
+    let timers = || {
+        let stats = other.element().property::<gst::Structure>("stats");
+        stats.get::<u64>("context-timers").unwrap()
+    };
+    wait_for(|| timers() > 0);
+    let queue = gst::ElementFactory::make("creel-queue")
+        .property("context", "long-quantum")
+        .property("context-wait", 1_000_u32)
+        .build()
+        .unwrap();
+    let mut harness = Harness::with_element(&queue, Some("sink"), Some("src"));
+    harness.play();
+    harness.set_src_caps_str("application/x-test");
+    let before = timers();
+    for n in 0..60 {
+        harness.push(buffer(n)).unwrap();
+        wait_for(|| harness.buffers_received() as u64 > n);
+    }
+    // If each buffer waited until the end of the quantum, the timer would have fired 60 times.
+    assert!(timers() - before < 30);
+}

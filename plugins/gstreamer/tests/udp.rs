@@ -232,3 +232,39 @@ fn datagrams_are_relayed_within_a_context() {
         assert_eq!(receiver.recv(&mut bytes).unwrap(), n);
     }
 }
+
+#[test]
+fn multicast_datagrams_pass_through_the_interface_with_a_name() {
+    let pipeline = Pipeline::parse(
+        "creel-udpsrc name=src address=239.255.77.1 port=0 multicast-iface=lo \
+         ! fakesink name=sink signal-handoffs=true sync=false async=false",
+    );
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    pipeline.on_buffer("sink", move |_, _| {
+        seen.fetch_add(1, Ordering::SeqCst);
+    });
+    pipeline.set_state(gst::State::Playing);
+    let to = port(&pipeline.get("src"));
+    let sender = Pipeline::parse(&format!(
+        "audiotestsrc num-buffers=10 ! creel-udpsink name=sink sync=false multicast-iface=lo \
+         clients=239.255.77.1:{to}"
+    ));
+    sender.set_state(gst::State::Playing);
+    sender.wait_for_eos();
+    let stats = sender.get("sink").property::<gst::Structure>("stats");
+    assert_eq!(stats.get::<u64>("failed"), Ok(0));
+    wait_for(|| count.load(Ordering::SeqCst) == 10);
+}
+
+#[test]
+fn an_unknown_interface_is_an_error_that_names_it() {
+    for name in ["eth0.4093", "../lo", "a-name-that-is-too-long-for-linux"] {
+        let pipeline = Pipeline::parse(&format!(
+            "creel-udpsrc address=239.255.77.2 port=0 multicast-iface={name} ! fakesink"
+        ));
+        assert!(pipeline.bin().set_state(gst::State::Playing).is_err());
+        let error = pipeline.wait_for_error();
+        assert!(error.contains(&format!("no interface `{name}`")), "{error}");
+    }
+}

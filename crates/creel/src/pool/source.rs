@@ -198,8 +198,25 @@ impl Pool {
         let _ = self.shared.slots.notify_one(0, When::Now);
     }
 
-    /// Makes worker `worker` check the condition of [`work_until`](Self::work_until), if it waits
-    /// there.
+    /// Makes worker `worker` look for work now. You need this in two cases only:
+    ///
+    /// - The worker waits in [`work_until`](Self::work_until), and must check its condition.
+    /// - The pool is throttled, another thread has woken a task of [`spawn_on`](Self::spawn_on), and
+    ///   the task must not wait for the end of the quantum. Timers and sockets still wait for it.
+    ///
+    /// ```
+    /// use creel::{Pool, Wait, channel::oneshot};
+    /// use std::time::Duration;
+    ///
+    /// let hour = Wait::Throttle(Duration::from_secs(3600));
+    /// let pool = Pool::builder().workers(1).wait(hour).build()?;
+    /// let (sender, receiver) = oneshot::channel();
+    /// let task = pool.spawn_on(0, async { receiver.await.unwrap() });
+    /// sender.send(7).unwrap();
+    /// pool.wake(0).unwrap(); // otherwise, the task might not run for an hour
+    /// assert_eq!(pool.block_on(task).unwrap(), 7);
+    /// # Ok::<(), creel::BuildError>(())
+    /// ```
     ///
     /// # Errors
     /// Returns an error if the pool has no such worker. A worker that waits in `work_until` while

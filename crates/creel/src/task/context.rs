@@ -40,6 +40,16 @@ pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
     local(&WORKER, |worker| worker.borrow().clone()).flatten()
 }
 
+/// Returns whether the calling thread is worker `index` of this pool.
+pub(super) fn is_worker(tasks: &Tasks, index: usize) -> bool {
+    let is_it = |worker: &RefCell<Option<(Arc<Tasks>, usize)>>| {
+        let worker = worker.borrow();
+        let own = worker.as_ref();
+        own.is_some_and(|(own, at)| ptr::eq(Arc::as_ptr(own), tasks) && *at == index)
+    };
+    local(&WORKER, is_it).unwrap_or(false)
+}
+
 /// A `block_on` that this thread is in, with a link to the one around it.
 pub(crate) struct Frame {
     tasks: *const Tasks,

@@ -13,6 +13,7 @@
 //! stuck there behind a long poll, other threads can take it.
 
 use super::cell::{Schedule, Task};
+use super::inject::Inject;
 use super::lifo::Lifo;
 use super::run_queue::RunQueue;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
@@ -53,7 +54,13 @@ pub(crate) struct LocalScheduler {
     /// The counters of bound tasks. Only the worker's thread writes them.
     pub(super) bound_counters: Counters,
     /// The scheduled tasks that are bound to this worker.
-    pub(super) bound: super::inject::Inject,
+    pub(super) bound: Inject,
+    /// The bound tasks that bound tasks of the current chain have woken (`LocalScheduler::run_chain`
+    /// in `turn.rs`). It is empty between two chains.
+    pub(super) chain: Inject,
+    /// Whether the worker's thread runs a chain. Only this thread writes it and relies on it, so
+    /// relaxed is enough.
+    pub(super) chains: AtomicBool,
     /// The number of tasks bound to this worker that are not complete. It is `SeqCst`. A spawn
     /// increments it and then reads whether the thread is running. A thread that retires stores
     /// that it is not running and then reads this. At least one of them sees the other's write.
@@ -222,7 +229,9 @@ impl LocalScheduler {
             others: Counter::default(),
             counters: Counters::default(),
             bound_counters: Counters::default(),
-            bound: super::inject::Inject::new(),
+            bound: Inject::new(),
+            chain: Inject::new(),
+            chains: AtomicBool::new(false),
             bound_alive: AtomicUsize::new(0),
         }
     }

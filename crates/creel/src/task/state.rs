@@ -6,7 +6,7 @@
 //! | bit | meaning | set by | cleared by |
 //! |---|---|---|---|
 //! | `SCHEDULED` | a thread must poll the task, or drop its future if it is cancelled | the spawn, a wake-up, a cancellation, or a move from the LIFO slot to a run queue | the claim, or the end of the last poll |
-//! | `RUNNING` | one thread has claimed the task, and only this thread may access its future | the claim, or a wake-up into a LIFO slot | the end of the poll, or a move from the LIFO slot to a run queue |
+//! | `RUNNING` | one thread has claimed the task, and only this thread may access its future | the claim, or a wake-up into a LIFO slot or into an immediate poll | the end of the poll, or a move from the LIFO slot to a run queue |
 //! | `HINTED` | the task is scheduled by hints, which are pointers to it in run queues | the spawn, a wake-up, a poll during which the task was woken, or a move to a run queue | the claim, or a move to another queue |
 //! | `COMPLETE` | the future is gone. The output is in the cell if `HANDLE` is set | the end of the last poll | nothing |
 //! | `CANCELLED` | the future must be dropped instead of polled again | `abort`, the end of the pool, or the loss of the last reference | nothing |
@@ -36,11 +36,11 @@
 //! `CANCELLED`: a poll that is under way is not interrupted. If that poll is ready, the task has
 //! finished and is not cancelled.
 //!
-//! `SPARE`: this bit saves counting references. A waker that is consumed by its wake-up into a hint
-//! or into the LIFO slot leaves its reference with the task. A new task that is queued by a hint
-//! starts with one. The reference belongs to the next poll. The first waker that this poll clones
-//! takes it without counting. If no waker takes it, the step that ends the poll drops it. The bit
-//! is never set without `HINTED` or `RUNNING`.
+//! `SPARE`: this bit saves counting references. A waker that is consumed by its wake-up into a hint,
+//! into the LIFO slot or into an immediate poll leaves its reference with the task. A new task that
+//! is queued by a hint starts with one. The reference belongs to the next poll. The first waker that
+//! this poll clones takes it without counting. If no waker takes it, the step that ends the poll
+//! drops it. The bit is never set without `HINTED` or `RUNNING`.
 //!
 //! # Which step frees the cell
 //!
@@ -96,6 +96,13 @@ pub(super) struct Claim {
 }
 
 impl Claim {
+    /// The claim of an idle task, which has taken over a waker's reference. It is not cancelled,
+    /// because a cancelled task is always scheduled or complete, and never idle.
+    const OF_IDLE: Self = Self {
+        cancelled: false,
+        spare: true,
+    };
+
     fn of(word: u64) -> Self {
         Self {
             cancelled: word & CANCELLED != 0,
@@ -241,12 +248,14 @@ impl State {
     /// task goes with the claim. Returns `None` if nothing was done.
     #[inline]
     pub(super) fn claim_idle(&self) -> Option<Claim> {
-        // The claim is not cancelled, because a cancelled task is always scheduled or complete, and
-        // never idle.
-        self.wake_into_slot(true).then_some(Claim {
-            cancelled: false,
-            spare: true,
-        })
+        self.wake_into_slot(true).then_some(Claim::OF_IDLE)
+    }
+
+    /// Does the same as [`claim_idle`](Self::claim_idle) for a task that is bound to the calling
+    /// worker.
+    #[inline]
+    pub(super) fn claim_idle_bound(&self) -> Option<Claim> {
+        self.claim_if_idle(true, 0).then_some(Claim::OF_IDLE)
     }
 
     /// Gives a claim up without a poll. The task is then scheduled by hints.
@@ -355,9 +364,16 @@ impl State {
     /// done.
     #[inline]
     pub(super) fn wake_into_slot(&self, spare: bool) -> bool {
+        self.claim_if_idle(spare, BOUND)
+    }
+
+    /// Claims the task, unless it is not idle or has one of the bits `excluded`. Returns whether it
+    /// did.
+    #[inline]
+    fn claim_if_idle(&self, spare: bool, excluded: u64) -> bool {
         let seen = self.0.load(Ordering::Relaxed);
         let next = seen | RUNNING | if spare { SPARE } else { 0 };
-        seen & (SCHEDULED | RUNNING | COMPLETE | BOUND) == 0
+        seen & (SCHEDULED | RUNNING | COMPLETE | excluded) == 0
             && self
                 .0
                 .compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed)

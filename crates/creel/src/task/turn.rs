@@ -1,9 +1,10 @@
 //! What the scheduler of tasks does in a worker's loop: it runs tasks in each turn, prepares to
 //! wait, and rescues the tasks of stuck workers.
 
-use super::cell::{Ran, Schedule, Task};
+use super::cell::{self, Ran, Schedule, Task};
 use super::context;
 use super::local::{self, LocalContext, LocalScheduler};
+use super::state::Claim;
 use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::sync::{Ordering, prefetch};
@@ -18,8 +19,11 @@ use std::vec::Drain;
 
 /// The maximum number of tasks in one turn. Timers and sockets are checked afterwards.
 const TURN: usize = 64;
-/// The maximum number of bound tasks in one turn.
+/// The maximum number of chains of bound tasks in one turn.
 const TURN_BOUND: usize = 32;
+/// The maximum number of bound tasks in a chain, after the first one. Without a limit, two tasks
+/// that wake each other would hold up all others.
+const CHAIN: usize = 16;
 
 /// `AHEAD` is the number of tasks with a due timer that we prefetch into the cache, and
 /// `FETCHED_BYTES` is the number of bytes that we prefetch of each task. If thousands of tasks are
@@ -45,15 +49,49 @@ impl LocalScheduler {
     /// the worker's thread, or the only thread.
     pub(super) unsafe fn run_bound(&self, task: Task, cancel: bool) {
         let claim = task.state().claim_queued().or_cancel(cancel);
-        self.bound_counters.polls.add(1);
         // SAFETY: we have just claimed the task, and the caller guarantees that this thread may run
         // it.
+        unsafe { self.run_claimed(task, claim) };
+    }
+
+    /// Runs a task that is bound to the worker of this local scheduler.
+    ///
+    /// # Safety
+    ///
+    /// The caller must have claimed the task, and must be the worker's thread or the only thread.
+    unsafe fn run_claimed(&self, task: Task, claim: Claim) {
+        self.bound_counters.polls.add(1);
+        // SAFETY: the caller has claimed the task, and this thread may run it.
         match unsafe { task.run(claim, &self.bound_counters) } {
             Ran::Idle => {}
             Ran::Again => self.bound.push(task),
             Ran::Complete => {
                 self.bound_alive.fetch_sub(1, Ordering::SeqCst);
             }
+        }
+    }
+
+    /// Runs a *chain*: a task that is bound to this worker, then the bound tasks that it wakes, and
+    /// so on. These tasks run before all queued tasks, because they often wait for data that is
+    /// still in the cache, and because a message that passes through several tasks would otherwise
+    /// wait for all queued tasks at each of them. A task that wakes itself is queued instead.
+    ///
+    /// # Safety
+    ///
+    /// The caller must have claimed the task, and must be the worker's thread.
+    unsafe fn run_chain(&self, task: Task, claim: Claim, cancel: bool) {
+        self.chains.store(true, Ordering::Relaxed);
+        // SAFETY: the caller guarantees both conditions.
+        unsafe { self.run_claimed(task, claim) };
+        for _ in 0..CHAIN {
+            let Some(task) = self.chain.pop() else { break };
+            // SAFETY: the task was just taken from a queue of this worker, and this is the worker's
+            // thread.
+            unsafe { self.run_bound(task, cancel) };
+        }
+        self.chains.store(false, Ordering::Relaxed);
+        while let Some(task) = self.chain.pop() {
+            self.bound.push(task);
         }
     }
 }
@@ -73,7 +111,12 @@ impl Tasks {
             return;
         };
         let slot = usize::from(slot);
-        self.schedulers.at(slot).bound.push(task);
+        let scheduler = self.schedulers.at(slot);
+        if scheduler.chains.load(Ordering::Relaxed) && context::is_worker(self, slot) {
+            // This thread runs the chain, and takes the task after the current one.
+            return scheduler.chain.push(task);
+        }
+        scheduler.bound.push(task);
         // We need not start a thread, because the worker has one. It does not end while a task
         // bound to it is alive, unless the pool ends.
         self.slots.at(slot).parker.notify_later();
@@ -160,9 +203,9 @@ impl Tasks {
     /// Wakes the tasks whose timers are due, on the thread that serves this worker.
     ///
     /// In a pool with one worker, no other worker could take the woken tasks. Therefore each woken
-    /// task, and the tasks that it wakes into the LIFO slot, run before the next one is woken. In
-    /// larger pools all woken tasks are queued, so that an idle worker finds them if one of them
-    /// has a long poll.
+    /// task, and the tasks that it wakes into the LIFO slot or into its chain, run before the next
+    /// one is woken. In larger pools all woken tasks are queued, so that an idle worker finds them
+    /// if one of them has a long poll.
     pub(super) fn run_due(&self, slot: &WorkerSlot, due: &mut Drain<'_, StoredWaker>) {
         // We do not check for loops before we wake these tasks, because due timers must not wait
         // for a share of a loop. The next turn begins with that check.
@@ -182,14 +225,29 @@ impl Tasks {
             due.as_slice().get(AHEAD - 1).into_iter().for_each(fetch);
             if slot.inbox.any() {
                 waker.wake_quietly();
+            } else if let Some((task, claim)) = self.claim_bound(slot, &waker) {
+                // We must not drop the waker, because the claim has taken over its reference.
+                std::mem::forget(waker);
+                // SAFETY: we have just claimed the task, which is bound to this worker, and this is
+                // the worker's thread.
+                unsafe { context.scheduler.run_chain(task, claim, false) };
             } else {
                 context.run_woken(waker);
             }
         }
     }
 
-    /// Runs tasks that are bound to this worker, and ends the search before the first task. Returns
-    /// whether more bound tasks may be queued.
+    /// Claims the task that the waker wakes, if it is idle and bound to this worker. The claim takes
+    /// over the waker's reference.
+    fn claim_bound(&self, slot: &WorkerSlot, waker: &StoredWaker) -> Option<(Task, Claim)> {
+        let task = cell::woken_by(waker.get()).filter(|task| task.is_of(self))?;
+        let here = task.state().slot().map(usize::from) == Some(slot.index);
+        let claim = here.then(|| task.state().claim_idle_bound()).flatten()?;
+        Some((task, claim))
+    }
+
+    /// Runs chains of tasks that are bound to this worker, and ends the search before the first
+    /// task. Returns whether more bound tasks may be queued.
     fn run_bound(&self, slot: &WorkerSlot, search: &mut Option<Search>, cancel: bool) -> bool {
         let scheduler = self.schedulers.at(slot.index);
         if scheduler.bound.len() == 0 {
@@ -202,9 +260,10 @@ impl Tasks {
             let Some(task) = scheduler.bound.pop() else {
                 return false;
             };
-            // SAFETY: the task was just taken from the worker's queue, and this is the worker's
-            // thread.
-            unsafe { scheduler.run_bound(task, cancel) };
+            let claim = task.state().claim_queued().or_cancel(cancel);
+            // SAFETY: the task was just taken from the worker's queue and claimed, and this is the
+            // worker's thread.
+            unsafe { scheduler.run_chain(task, claim, cancel) };
         }
         true
     }

@@ -119,11 +119,14 @@ impl Talk {
     }
 }
 
+/// The words of a command, and its length in bytes.
+type Command<'a> = (Vec<&'a [u8]>, usize);
+
 /// Parses a command: an array of bulk strings. Returns its words and its length, or `None` if it is
 /// not complete.
 ///
 /// Source: "Redis serialization protocol specification", sections "Arrays" and "Bulk strings".
-fn command(input: &[u8]) -> io::Result<Option<(Vec<&[u8]>, usize)>> {
+fn command(input: &[u8]) -> io::Result<Option<Command<'_>>> {
     let mut at = 0;
     let Some(count) = number(input, &mut at, b'*')? else {
         return Ok(None);

@@ -34,6 +34,7 @@ pages! {
     "batch.md" batch
     "music.md" music
     "server.md" server
+    "gui.md" gui
     "audio.md" audio
     "c.md" c
     "measuring.md" measuring

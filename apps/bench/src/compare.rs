@@ -105,7 +105,9 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
         // the new report. Within a case, we list the subjects of the old report that are missing in
         // the new one.
         for case in section.cases() {
-            let Some(old_case) = before.case(case.name) else {
+            // A case whose first metric has changed cannot be compared.
+            let old_case = before.case(case.name);
+            let Some(old_case) = old_case.filter(|old| old.unit() == case.unit()) else {
                 continue;
             };
             let changes_to = |case: &CaseView| changes(section, &old_case, case);
@@ -123,7 +125,8 @@ pub fn reports(old: &Report, new: &Report) -> Comparison {
 /// Returns the subjects of a case that need extra samples, because they seem to differ from an old
 /// report. Their baseline is one of them.
 pub fn inconclusive(old: &Section, case: &CaseView) -> Vec<usize> {
-    let Some(old_case) = old.case(case.name) else {
+    let old_case = old.case(case.name);
+    let Some(old_case) = old_case.filter(|old| old.unit() == case.unit()) else {
         return Vec::new();
     };
     let far = |subject: &&SubjectView| {

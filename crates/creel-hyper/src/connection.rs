@@ -29,7 +29,9 @@ use crate::server_io::ServerIo;
 ///
 /// The first checks come early. If many clients send a single request each, only a few of them
 /// therefore hold buffers at the same time. The interval doubles up to [`CHECK_INTERVAL_MAX`], so
-/// we check a busy connection once per second.
+/// we check a busy connection once per second. A connection that was idle for a shorter time than
+/// that starts with the longest interval. Otherwise a client with a request every 500 ms would make
+/// us free and allocate hyper's state for each of them.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(62);
 /// The longest interval between two checks.
 const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
@@ -72,6 +74,8 @@ struct Watch<'a> {
     most_awake: usize,
     silent: Duration,
     stuck: Duration,
+    /// The time until the first check.
+    first_check: Duration,
 }
 
 /// Serves one connection until it ends. Its requests get the address of the client, if `peer` has
@@ -98,6 +102,7 @@ where
         peer,
     };
     let mut rest = Some((io, Vec::new()));
+    let mut idle_since = None;
     while let Some((io, first)) = rest.take() {
         let mut server_io = ServerIo::new(io, first, Arc::clone(&activity));
         let begin = poll_fn(|cx| server_io.poll_begin(cx));
@@ -131,6 +136,7 @@ where
         let serving = shared.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
+        let was_short = |since| creel::time::now() - since < CHECK_INTERVAL_MAX;
         // We check the limits ourselves once per interval, because hyper's own timeout would arm a
         // timer for each request.
         let watch = Watch {
@@ -138,10 +144,15 @@ where
             most_awake: shared.most_awake,
             silent: shared.head,
             stuck: shared.write,
+            first_check: match idle_since.is_some_and(was_short) {
+                true => CHECK_INTERVAL_MAX,
+                false => CHECK_INTERVAL_MIN,
+            },
         };
         if let Some(ended) = until(&mut serving, end, &stopping, &activity, Some(watch)).await {
             return ended;
         }
+        idle_since = Some(creel::time::now());
         let parts = serving.into_parts();
         rest = parts.map(|parts| (parts.io.into_io(), parts.read_buf.to_vec()));
     }
@@ -166,7 +177,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
 ) -> Option<End> {
     let mut stop_signal = stopping.cancelled();
     let mut is_stopping = false;
-    let mut pause = CHECK_INTERVAL_MIN;
+    let mut pause = watch
+        .as_ref()
+        .map_or(CHECK_INTERVAL_MIN, |watch| watch.first_check);
     let mut check = creel::time::sleep(pause);
     let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {

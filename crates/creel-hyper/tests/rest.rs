@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use creel::Pool;
 use creel::net::TcpListener;
+use creel::time::Clock;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::{Request, Response, service::service_fn};
@@ -174,6 +175,48 @@ fn an_idle_connection_takes_little_memory_and_still_works() {
     assert!(becomes_true(|| LATE.load(Relaxed) == 5), "{LATE:?}");
     drop(streams);
     few_connections_keep_their_buffers();
+    clients_with_regular_requests_keep_their_buffers();
+}
+
+/// Checks that the server does not free the buffers of connections between two requests of a client
+/// that asks every 500 ms. The test moves the clock of the server.
+fn clients_with_regular_requests_keep_their_buffers() {
+    let clock = Clock::manual();
+    let pool = Pool::builder().workers(1).clock(clock.clone());
+    let pool = pool.build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = creel_hyper::serve(listener, service_fn(length));
+    let server = pool.spawn(serving.until(std::future::pending::<()>()));
+    // Moves the clock, and waits until the server has run everything that is due.
+    let pass = || {
+        for ms in [500, 1] {
+            let due = pool.spawn(creel::time::sleep(Duration::from_millis(ms)));
+            pool.block_on(creel::task::yield_now());
+            while !due.is_finished() {
+                clock.advance(Duration::from_millis(1));
+                thread::yield_now();
+            }
+        }
+    };
+    ask(&mut connect(address), "/warm");
+    let before = ALLOCATED.load(Relaxed);
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect(address)).collect();
+    let mut each = Vec::new();
+    for round in 0..3 {
+        for stream in &mut streams {
+            ask(stream, &format!("/{round}"));
+        }
+        pass();
+        each.push(ALLOCATED.load(Relaxed).saturating_sub(before) / CONNECTIONS);
+    }
+    // The first request alone does not show that the client asks regularly.
+    assert!(each[0] <= IDLE_BYTES_MAX, "{each:?} bytes per connection");
+    assert!(
+        each[1..].iter().all(|bytes| *bytes > 2 * IDLE_BYTES_MAX),
+        "{each:?} bytes per connection"
+    );
+    server.abort();
 }
 
 /// Checks the setting `most_awake`, which limits the number of connections that keep hyper's

@@ -36,10 +36,6 @@ impl Error {
 pub(crate) fn main(options: TokenStream, item: TokenStream) -> TokenStream {
     let expanded = Options::parse(options, false).and_then(|options| {
         let function = Function::parse(item, "creel::main")?;
-        if !function.parameters.stream().is_empty() {
-            let message = "#[creel::main] needs a function without parameters";
-            return Err(Error::new(function.parameters.span(), message.into()));
-        }
         Ok(generate(&options, &function, None))
     });
     expanded.unwrap_or_else(|error| {
@@ -83,11 +79,17 @@ fn generate(options: &Options, function: &Function, workers: Option<usize>) -> T
     let path = options.path.clone().unwrap_or_else(|| parse("::creel"));
     let name = TokenStream::from(TokenTree::Ident(function.name.clone()));
 
-    let mut body = parse("async fn");
-    body.extend(name.clone());
-    body.extend([TokenTree::Group(function.parameters.clone())]);
-    body.extend(function.output.clone());
-    body.extend([TokenTree::Group(function.body.clone())]);
+    // A function with parameters becomes an `async` block, which takes their values from the outer
+    // function. They may be patterns, so we could not pass them on by name.
+    let has_parameters = workers.is_none() && !function.parameters.stream().is_empty();
+    let mut body = TokenStream::new();
+    if !has_parameters {
+        body.extend(parse("async fn"));
+        body.extend(name.clone());
+        body.extend([TokenTree::Group(function.parameters.clone())]);
+        body.extend(function.output.clone());
+        body.extend([TokenTree::Group(function.body.clone())]);
+    }
 
     if options.manual_clock.is_some() {
         body.extend(parse("let __clock ="));
@@ -122,9 +124,13 @@ fn generate(options: &Options, function: &Function, workers: Option<usize>) -> T
         Some(_) => parse("__clock"),
         None => TokenStream::new(),
     };
-    let mut call = name.clone();
-    call.extend(parenthesized(argument));
-    body.extend(parenthesized(call));
+    let mut future = name.clone();
+    future.extend(parenthesized(argument));
+    if has_parameters {
+        future = parse("async move");
+        future.extend([TokenTree::Group(function.body.clone())]);
+    }
+    body.extend(parenthesized(future));
 
     let mut tokens = match workers {
         Some(_) => parse("#[::core::prelude::v1::test]"),
@@ -133,7 +139,11 @@ fn generate(options: &Options, function: &Function, workers: Option<usize>) -> T
     tokens.extend(function.head.clone());
     tokens.extend(parse("fn"));
     tokens.extend(name);
-    tokens.extend(parse("()"));
+    if has_parameters {
+        tokens.extend([TokenTree::Group(function.parameters.clone())]);
+    } else {
+        tokens.extend(parse("()"));
+    }
     tokens.extend(function.output.clone());
     tokens.extend([TokenTree::Group(Group::new(Delimiter::Brace, body))]);
     tokens

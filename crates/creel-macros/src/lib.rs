@@ -55,6 +55,21 @@ use proc_macro::TokenStream;
 ///
 /// If your program uses `creel` under another path, pass it as `crate = other::path`.
 ///
+/// The function can have any name, and parameters. For example, a `main` that parses the command
+/// line first can pass the result to it:
+///
+/// ```
+/// #[creel::main]
+/// async fn run(names: Vec<String>) -> usize {
+///     creel::task::yield_now().await;
+///     names.len()
+/// }
+///
+/// fn main() {
+///     println!("{} arguments", run(std::env::args().skip(1).collect()));
+/// }
+/// ```
+///
 /// # Panics
 ///
 /// The generated function panics if it cannot create the pool. If your program needs to handle this

@@ -83,11 +83,6 @@ fn the_item_must_be_an_async_function() {
 fn generics_and_parameters_are_errors() {
     let without_generics = "needs a function without generics";
     reports("#[creel::main] async fn main<T>() {}", without_generics);
-    let without_parameters = "needs a function without parameters";
-    reports(
-        "#[creel::main] async fn main(n: u32) {}",
-        without_parameters,
-    );
     let message = "a test has no parameters, except with #[creel::test(manual_clock)]";
     reports("#[creel::test] async fn test(n: u32) {}", message);
     let message = "add a parameter, for example `clock: creel::time::Clock`";

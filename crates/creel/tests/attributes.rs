@@ -52,6 +52,26 @@ fn a_body_may_borrow_its_own_variables() {
     assert_eq!(borrows(), "static");
 }
 
+#[creel::main(workers = 1)]
+async fn with_parameters(
+    mut sum: u32,
+    (one, other): (&str, u32),
+) -> Result<u32, std::num::ParseIntError> {
+    sum += one.parse::<u32>()?;
+    task::yield_now().await;
+    if sum == 0 {
+        return Ok(other);
+    }
+    Ok(sum + task::spawn(async move { other }).await.unwrap())
+}
+
+#[test]
+fn a_main_function_can_have_parameters() {
+    assert_eq!(with_parameters(1, ("2", 3)), Ok(6));
+    assert_eq!(with_parameters(0, ("0", 3)), Ok(3));
+    assert!(with_parameters(0, ("x", 3)).is_err());
+}
+
 #[creel::test]
 async fn a_test_has_one_worker() {
     assert_eq!(Pool::current().unwrap().workers(), 1);

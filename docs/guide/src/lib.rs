@@ -35,6 +35,7 @@ pages! {
     "batch.md" batch
     "music.md" music
     "server.md" server
+    "gui.md" gui
     "audio.md" audio
     "c.md" c
     "measuring.md" measuring

@@ -5,7 +5,7 @@
 //! decide, the finding says that it is inconclusive.
 
 use super::quantity::factor;
-use super::view::{CaseView, SubjectView};
+use super::view::{CaseView, SubjectView, is_more_better};
 use super::{Report, Section};
 use crate::clock::DISTURBED_SHARE;
 use crate::harness::ONE_THREAD;
@@ -131,9 +131,9 @@ const QUESTIONS: &[Question] = &[
         case: "50",
         subject: "creel",
         than: "tokio",
-        better: "An HTTP server answers {x} × as many requests as on {peer}.",
-        same: "An HTTP server answers as many requests as on {peer}.",
-        worse: "On {peer}, an HTTP server answers {x} × as many requests.",
+        better: "On {peer}, an HTTP request needs {x} × as much CPU time.",
+        same: "An HTTP request needs as much CPU time as on {peer}.",
+        worse: "An HTTP request needs {x} × as much CPU time as on {peer}.",
     },
     Question {
         workload: "traffic",
@@ -255,6 +255,11 @@ impl Question {
             BEST_PEER => best_peer(case)?,
             name => case.subject(name)?,
         };
+        // The first metric of `serve` was the speed in older reports, but the sentences are about CPU
+        // time.
+        if self.workload == "serve" && is_more_better(case.unit()) {
+            return None;
+        }
         let better = case.better(subject, than)?;
         if subject.name == than.name || better.half_width.is_infinite() {
             return None;

@@ -245,7 +245,9 @@ impl Clock {
     ///
     /// The time never decreases. It stops at 584 years after the epoch of the clock.
     ///
-    /// Timers that become due fire on their workers, not inside this call.
+    /// Timers that become due fire on their workers, not inside this call. A timer fires up to 66 µs
+    /// after its deadline, on this clock as well. Therefore, advance the clock by a millisecond more
+    /// than the timer waits.
     ///
     /// # Panics
     ///

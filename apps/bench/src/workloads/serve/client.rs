@@ -1,21 +1,24 @@
-//! The client: one thread with many connections, and one request in flight on each.
-//!
-//! It parses only the first response of a server, and expects all others to have the same length.
+//! The client: one thread with many connections, and at most one request in flight on each.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 
-const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+use super::exchange::Exchange;
+
 /// The longest time that the client waits for any answer. After that, the sample fails.
 const TIMEOUT: Timespec = Timespec {
     tv_sec: 10,
     tv_nsec: 0,
 };
+/// The key of the timer among the events. Connections have smaller keys.
+const TIMER: u64 = u64::MAX;
 
 /// The answers that the client received in a run.
 pub struct Answers {
@@ -26,6 +29,11 @@ pub struct Answers {
 }
 
 impl Answers {
+    fn new(mut waits: Vec<u32>, took: Duration) -> Self {
+        waits.sort_unstable();
+        Answers { waits, took }
+    }
+
     /// Returns a quantile of the latencies in microseconds.
     pub fn wait_us(&self, quantile: f64) -> f64 {
         let last = self.waits.len().saturating_sub(1);
@@ -39,25 +47,40 @@ impl Answers {
 /// The connections to a server.
 pub struct Client {
     epoll: rustix::fd::OwnedFd,
+    timer: rustix::fd::OwnedFd,
     connections: Vec<Connection>,
-    /// The length of a response in bytes.
-    length: usize,
     buffer: Vec<u8>,
 }
 
 struct Connection {
     stream: TcpStream,
-    asked: Instant,
-    /// The number of bytes that are still missing, or 0 if no request is in flight.
-    left: usize,
+    exchange: Box<dyn Exchange>,
+    /// The time from which the latency of the request in flight counts.
+    since: Instant,
+    /// The bytes to send that the system has not accepted yet.
+    out: Vec<u8>,
 }
 
 impl Client {
-    /// Opens `count` connections. It uses the first one to find the length of a response.
-    pub fn connect(to: SocketAddr, count: usize) -> anyhow::Result<Self> {
+    /// Opens `count` connections.
+    pub fn connect(
+        to: SocketAddr,
+        count: usize,
+        exchange: impl Fn() -> anyhow::Result<Box<dyn Exchange>>,
+    ) -> anyhow::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = rustix::time::timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let key = epoll::EventData::new_u64(TIMER);
+        epoll::add(
+            &epoll,
+            &timer,
+            key,
+            epoll::EventFlags::IN | epoll::EventFlags::ET,
+        )?;
         let mut connections = Vec::with_capacity(count);
-        let mut length = 0;
         for key in 0..count {
             let stream =
                 TcpStream::connect(to).with_context(|| format!("cannot open connection {key}"))?;
@@ -65,11 +88,8 @@ impl Client {
             // With a linger time of zero, closing resets the connection and leaves no port in
             // TIME_WAIT. Otherwise many samples would use up the ports.
             socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
-            if key == 0 {
-                length = response_length(&stream)?;
-            }
             stream.set_nonblocking(true)?;
-            let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
             epoll::add(
                 &epoll,
                 &stream,
@@ -78,19 +98,21 @@ impl Client {
             )?;
             connections.push(Connection {
                 stream,
-                asked: Instant::now(),
-                left: 0,
+                exchange: exchange()?,
+                since: Instant::now(),
+                out: Vec::new(),
             });
         }
         Ok(Client {
             epoll,
+            timer,
             connections,
-            length,
             buffer: vec![0; 256 << 10],
         })
     }
 
-    /// Sends requests for `time`, and then waits for the answers that are still missing.
+    /// Keeps a request in flight on each connection for `time`, and then waits for the answers that
+    /// are still missing.
     pub fn run(&mut self, time: Duration) -> anyhow::Result<Answers> {
         let begin = Instant::now();
         self.run_until(|| begin.elapsed() >= time)
@@ -105,61 +127,145 @@ impl Client {
         let begin = Instant::now();
         let mut waits = Vec::new();
         for connection in &mut self.connections {
-            connection.ask(self.length)?;
+            connection.ask(Instant::now())?;
         }
         let mut under_way = self.connections.len();
         let mut events = Vec::with_capacity(256);
         let mut over = false;
         while under_way > 0 {
-            events.clear();
-            epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&TIMEOUT))?;
-            if events.is_empty() {
-                bail!(
-                    "the server has not answered {under_way} requests for {} s",
-                    TIMEOUT.tv_sec
-                );
-            }
+            self.wait(&mut events, under_way)?;
             over = over || is_over();
             for event in &events {
                 let data = event.data;
-                let connection = &mut self.connections[data.u64() as usize];
+                let Some(connection) = self.connections.get_mut(data.u64() as usize) else {
+                    continue;
+                };
                 if !connection.take(&mut self.buffer)? {
                     continue;
                 }
-                waits.push(connection.asked.elapsed().as_nanos() as u32);
+                let now = Instant::now();
+                waits.push(connection.latency(now));
                 match over {
                     true => under_way -= 1,
-                    false => connection.ask(self.length)?,
+                    false => connection.ask(now)?,
                 }
             }
         }
-        waits.sort_unstable();
-        Ok(Answers {
-            waits,
-            took: begin.elapsed(),
-        })
+        Ok(Answers::new(waits, begin.elapsed()))
+    }
+
+    /// Sends `rate` requests per second for `time`, and then waits for the answers that are still
+    /// missing.
+    ///
+    /// The requests have fixed times. A request whose time comes while all connections have one in
+    /// flight waits in the client, and this wait is a part of its latency. Therefore a server that
+    /// stalls cannot lower the load.
+    pub fn run_at(&mut self, rate: f64, time: Duration) -> anyhow::Result<Answers> {
+        let begin = Instant::now();
+        let all = (rate * time.as_secs_f64()) as u32;
+        let due = |number: u32| begin + Duration::from_secs_f64(f64::from(number) / rate);
+        let mut free: VecDeque<usize> = (0..self.connections.len()).collect();
+        let (mut asked, mut waits) = (0, Vec::with_capacity(all as usize));
+        let mut events = Vec::with_capacity(256);
+        while waits.len() < all as usize {
+            let mut now = Instant::now();
+            while asked < all && due(asked) <= now {
+                let Some(key) = free.pop_front() else { break };
+                self.connections[key].ask(due(asked))?;
+                asked += 1;
+                now = Instant::now();
+            }
+            // If no connection is free, an answer wakes us.
+            if asked < all && !free.is_empty() {
+                self.set_timer(due(asked).saturating_duration_since(now))?;
+            }
+            self.wait(&mut events, asked as usize - waits.len())?;
+            for event in &events {
+                let key = event.data.u64() as usize;
+                let Some(connection) = self.connections.get_mut(key) else {
+                    continue;
+                };
+                if connection.take(&mut self.buffer)? {
+                    waits.push(connection.latency(Instant::now()));
+                    free.push_back(key);
+                }
+            }
+        }
+        Ok(Answers::new(waits, begin.elapsed()))
+    }
+
+    /// Waits for events. Fails if there are none for a long time.
+    fn wait(&self, events: &mut Vec<epoll::Event>, under_way: usize) -> anyhow::Result<()> {
+        events.clear();
+        epoll::wait(&self.epoll, spare_capacity(events), Some(&TIMEOUT))?;
+        if events.is_empty() {
+            bail!(
+                "the server has not answered {under_way} requests for {} s",
+                TIMEOUT.tv_sec
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds an event after `pause`. It replaces the one of the last call.
+    fn set_timer(&self, pause: Duration) -> anyhow::Result<()> {
+        let zero = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // A time of zero would disarm the timer.
+        let pause = pause.max(Duration::from_nanos(1));
+        let spec = Itimerspec {
+            it_interval: zero,
+            it_value: Timespec {
+                tv_sec: pause.as_secs() as i64,
+                tv_nsec: i64::from(pause.subsec_nanos()),
+            },
+        };
+        rustix::time::timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec)?;
+        Ok(())
     }
 }
 
 impl Connection {
-    fn ask(&mut self, length: usize) -> io::Result<()> {
-        self.left = length;
-        self.asked = Instant::now();
-        self.stream.write_all(REQUEST)
+    /// Sends a request, whose latency counts from `since`.
+    fn ask(&mut self, since: Instant) -> anyhow::Result<()> {
+        self.since = since;
+        self.exchange.ask(&mut self.out)?;
+        self.send()
     }
 
-    /// Reads the available bytes. Returns whether the response is complete.
+    /// Returns the latency of the response that was just completed, in nanoseconds.
+    fn latency(&self, now: Instant) -> u32 {
+        let latency = now.duration_since(self.since).as_nanos();
+        u32::try_from(latency).unwrap_or(u32::MAX)
+    }
+
+    /// Sends as much as the system accepts.
+    fn send(&mut self) -> anyhow::Result<()> {
+        let mut sent = 0;
+        while sent < self.out.len() {
+            match self.stream.write(&self.out[sent..]) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.out.drain(..sent);
+        Ok(())
+    }
+
+    /// Sends what is left of the request, and reads the available bytes. Returns whether the
+    /// response is complete.
     fn take(&mut self, buffer: &mut [u8]) -> anyhow::Result<bool> {
-        while self.left > 0 {
+        self.send()?;
+        loop {
             match self.stream.read(buffer) {
                 Ok(0) => bail!("the server closed a connection before its response was complete"),
                 Ok(read) => {
-                    ensure!(
-                        read <= self.left,
-                        "a response is longer than the first one, which gives the length of all"
-                    );
-                    self.left -= read;
-                    if self.left == 0 {
+                    let is_complete = self.exchange.take(&buffer[..read], &mut self.out)?;
+                    self.send()?;
+                    if is_complete {
                         return Ok(true);
                     }
                 }
@@ -167,59 +273,7 @@ impl Connection {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(false)
     }
-}
-
-/// Sends a request, and returns the length of the response including its head.
-fn response_length(mut stream: &TcpStream) -> anyhow::Result<usize> {
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(REQUEST)?;
-    let mut response = Vec::new();
-    let mut piece = [0; 4096];
-    loop {
-        let read = stream.read(&mut piece)?;
-        ensure!(
-            read > 0,
-            "the server closed the connection before it answered"
-        );
-        response.extend_from_slice(&piece[..read]);
-        if let Some(length) = whole_length(&response)? {
-            while response.len() < length {
-                let read = stream.read(&mut piece)?;
-                ensure!(
-                    read > 0,
-                    "the server closed the connection in the middle of an answer"
-                );
-                response.extend_from_slice(&piece[..read]);
-            }
-            ensure!(
-                response.len() == length,
-                "the server sent more bytes than one response has"
-            );
-            return Ok(length);
-        }
-    }
-}
-
-/// Returns the length of head and body, or `None` if the head is not complete.
-fn whole_length(response: &[u8]) -> anyhow::Result<Option<usize>> {
-    let Some(end) = response.windows(4).position(|four| four == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let head = std::str::from_utf8(&response[..end])?;
-    ensure!(
-        head.starts_with("HTTP/1.1 200 "),
-        "expected a response with status 200: {head}"
-    );
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_it = name.eq_ignore_ascii_case("content-length");
-        is_it.then(|| value.trim().parse::<usize>())
-    });
-    let length =
-        length.context("cannot find the end of a response: it has no content-length")??;
-    Ok(Some(end + 4 + length))
 }
 
 #[cfg(test)]
@@ -227,20 +281,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_length_of_a_response_includes_its_head() {
-        let head = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\n";
-        assert_eq!(whole_length(head.as_bytes()).unwrap(), Some(head.len() + 5));
-        assert_eq!(whole_length(b"HTTP/1.1 200 OK\r\n").unwrap(), None);
-        assert!(whole_length(b"HTTP/1.1 500 No\r\n\r\n").is_err());
-        assert!(whole_length(b"HTTP/1.1 200 OK\r\n\r\n").is_err());
-    }
-
-    #[test]
     fn quantiles_cover_all_connections() {
-        let answers = Answers {
-            waits: (1..=101).map(|us| us * 1_000).collect(),
-            took: Duration::ZERO,
-        };
+        let answers = Answers::new((1..=101).map(|us| us * 1_000).collect(), Duration::ZERO);
         assert_eq!((answers.wait_us(0.5), answers.wait_us(0.99)), (51.0, 100.0));
     }
 }

@@ -2,46 +2,79 @@
 //! with [`SERVER`] and a request.
 //!
 //! It prints its address, and then its usage for each line that it reads. It ends when its input
-//! ends.
+//! ends. `http.rs` has the servers with hyper, and `raw.rs` and `peers.rs` those without a library.
 
-use std::convert::Infallible;
 use std::ffi::OsString;
-use std::future::IntoFuture;
-use std::io::{BufRead, BufReader, Lines, Write, stdin, stdout};
-use std::net::SocketAddr;
+use std::io::{self, BufRead, BufReader, Lines, Write, stdin, stdout};
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use creel_console::Exit;
-use creel_hyper::Io;
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request as Asked, Response};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
 
+use super::protocol::Protocol;
+use super::{http, raw};
 use crate::clock::process_cpu_s;
 use crate::memory::{give_back, rss_bytes};
 
 /// The first argument of a server process. The second one is the request in JSON.
 pub const SERVER: &str = "serve-server";
+/// The number of connections that may wait for a server to accept them, for all runtimes that let
+/// us choose it. tokio's own `bind` uses 128, and a client that finds the queue full waits a second
+/// before it tries again.
+const BACKLOG: i32 = 1024;
 
 /// The runtime of a server.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Runtime {
-    /// A pool with `creel_hyper::serve`, which has timeouts and a graceful shutdown.
+    /// A pool. With hyper, it uses `creel_hyper::serve`, which has timeouts and a graceful shutdown.
     Creel,
-    /// One pool per worker, each with a listener and a `creel_hyper::serve` of its own.
+    /// One pool per worker, each with a listener of its own.
     CreelPerCore,
-    /// A pool of Creel with hyper's connections alone, without timeouts and a graceful shutdown.
+    /// A pool with hyper's connections alone, without timeouts and a graceful shutdown.
     CreelBare,
-    /// tokio with hyper's connections alone. With one worker, it is the current-thread runtime.
+    /// tokio. With hyper, it uses hyper's connections alone. With one worker, it is the
+    /// current-thread runtime.
     Tokio,
     /// tokio with hyper's timeout for heads and hyper-util's graceful shutdown.
     TokioGraceful,
+    /// One current-thread runtime of tokio per worker, each with a listener of its own.
+    TokioPerCore,
+    /// A loop around epoll per worker, without a runtime.
+    Epoll,
+    #[cfg(feature = "servers")]
+    Smol,
+    #[cfg(feature = "servers")]
+    MonoioEpoll,
+    #[cfg(feature = "servers")]
+    MonoioUring,
+    #[cfg(feature = "servers")]
+    Compio,
+    #[cfg(feature = "servers")]
+    Glommio,
+    #[cfg(feature = "servers")]
+    May,
+}
+
+/// The service of a server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Service {
+    /// A body of this many bytes over HTTP/1, with hyper.
+    Http(usize),
+    /// A message that is serialized for each request, over HTTP/1 with hyper.
+    Json,
+    /// A small body over HTTP/1 with hyper. One request in a hundred computes for a millisecond.
+    Uneven,
+    /// A body of this many bytes over HTTP/1 and TLS, with hyper.
+    #[cfg(feature = "servers")]
+    Https(usize, super::tls::Certificate),
+    /// A body of this many bytes over HTTP/2, with hyper.
+    #[cfg(feature = "servers")]
+    Http2(usize),
+    /// A protocol without a library.
+    Raw(Protocol),
 }
 
 /// The parameters of a server, which we pass to its process as JSON.
@@ -51,8 +84,8 @@ pub struct Request {
     pub runtime: Runtime,
     /// The number of workers.
     pub workers: usize,
-    /// The size of a response's body in bytes.
-    pub bytes: usize,
+    /// What the server does.
+    pub service: Service,
 }
 
 /// The resources that a server has used.
@@ -142,96 +175,67 @@ pub fn answer(request: Option<OsString>) -> anyhow::Result<Exit> {
         }
         std::process::exit(0);
     });
-    let body = Bytes::from(vec![b'x'; request.bytes]);
-    match request.runtime {
-        Runtime::Creel => creel(request.workers, body)?,
-        Runtime::CreelPerCore => creel_per_core(request.workers, body)?,
-        Runtime::CreelBare => creel_bare(request.workers, body)?,
-        Runtime::Tokio => tokio(request.workers, body, false)?,
-        Runtime::TokioGraceful => tokio(request.workers, body, true)?,
+    let workers = request.workers;
+    match request.service {
+        Service::Raw(protocol) => match request.runtime {
+            Runtime::Creel | Runtime::CreelBare => raw::creel(workers, protocol)?,
+            Runtime::CreelPerCore => raw::creel_per_core(workers, protocol)?,
+            Runtime::Tokio | Runtime::TokioGraceful => raw::tokio(workers, protocol)?,
+            Runtime::TokioPerCore => raw::tokio_per_core(workers, protocol)?,
+            Runtime::Epoll => raw::without_runtime(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::Smol => super::peers::smol(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::MonoioEpoll => super::peers::monoio_epoll(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::MonoioUring => super::peers::monoio_uring(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::Compio => super::peers::compio(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::Glommio => super::peers::glommio(workers, protocol)?,
+            #[cfg(feature = "servers")]
+            Runtime::May => super::peers::may(workers, protocol)?,
+        },
+        service => http::serve(request.runtime, workers, service)?,
     }
     Ok(Exit::Done)
 }
 
-fn print_address(address: SocketAddr) -> anyhow::Result<()> {
+/// Prints the address of the server, which accepts connections from now on.
+pub fn print_address(address: SocketAddr) -> anyhow::Result<()> {
     let mut out = stdout();
     writeln!(out, "{address}")?;
     Ok(out.flush()?)
 }
 
-/// Answers a request. All runtimes use this service.
-async fn respond(_: Asked<Incoming>, body: Bytes) -> Result<Response<Full<Bytes>>, Infallible> {
-    Ok(Response::new(Full::new(body)))
+/// Returns sockets that listen on the same port, each with a queue of its own.
+pub fn listeners(count: usize) -> io::Result<Vec<TcpListener>> {
+    let mut address: SocketAddr = ([127, 0, 0, 1], 0).into();
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = bound(address)?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        let listener = TcpListener::from(socket);
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
 }
 
-fn creel(workers: usize, body: Bytes) -> anyhow::Result<()> {
-    let pool = creel::Pool::builder().workers(workers).build()?;
-    let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
-    print_address(listener.local_addr()?)?;
-    let service = service_fn(move |asked| respond(asked, body.clone()));
-    pool.block_on(pool.spawn(creel_hyper::serve(listener, service).into_future()))
-        .map_err(|error| anyhow!("{error}"))
+/// Returns a socket with this address, which others of this process may share.
+pub fn bound(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
 }
 
-fn creel_per_core(workers: usize, body: Bytes) -> anyhow::Result<()> {
-    let pools = creel_hyper::PerCore::pools(workers)?;
-    let servers = creel_hyper::PerCore::bind(([127, 0, 0, 1], 0).into(), &pools)?;
-    print_address(servers.local_addr()?)?;
-    let service = service_fn(move |asked| respond(asked, body.clone()));
-    // Each pool has a copy of the service, so that they share no counter.
-    let server = move |listener| creel_hyper::serve(listener, service.clone());
-    // The main thread only waits, because it belongs to none of the pools that serve.
-    let main = creel::Pool::builder().workers(1).build()?;
-    main.block_on(servers.until(std::future::pending::<()>(), server));
-    Ok(())
-}
-
-fn creel_bare(workers: usize, body: Bytes) -> anyhow::Result<()> {
-    let pool = creel::Pool::builder().workers(workers).build()?;
-    let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
-    print_address(listener.local_addr()?)?;
-    let serve = async move {
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let body = body.clone();
-            let service = service_fn(move |asked| respond(asked, body.clone()));
-            let connection = http1::Builder::new().serve_connection(Io(stream), service);
-            creel::task::spawn(connection).detach();
-        }
-    };
-    pool.block_on(pool.spawn(serve))
-        .map_err(|error| anyhow!("{error}"))?
-}
-
-fn tokio(workers: usize, body: Bytes, is_graceful: bool) -> anyhow::Result<()> {
+/// Returns a runtime of tokio. With one worker, it is the current-thread runtime.
+pub fn tokio_runtime(workers: usize) -> io::Result<tokio::runtime::Runtime> {
     let mut builder = match workers {
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = builder.worker_threads(workers).enable_all().build()?;
-    let serve = async move {
-        // We use the same backlog as Creel's listener. tokio's own bind uses 128, and a client that
-        // finds the backlog full waits a second before it tries again.
-        let socket = tokio::net::TcpSocket::new_v4()?;
-        socket.bind(([127, 0, 0, 1], 0).into())?;
-        let listener = socket.listen(1024)?;
-        print_address(listener.local_addr()?)?;
-        let graceful = GracefulShutdown::new();
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let body = body.clone();
-            let service = service_fn(move |asked| respond(asked, body.clone()));
-            let mut http = http1::Builder::new();
-            if is_graceful {
-                let http = http.timer(TokioTimer::new());
-                let serve = http.serve_connection(TokioIo::new(stream), service);
-                tokio::spawn(graceful.watch(serve));
-            } else {
-                tokio::spawn(http.serve_connection(TokioIo::new(stream), service));
-            }
-        }
-    };
-    runtime.block_on(async { tokio::spawn(serve).await? })
+    builder.worker_threads(workers).enable_all().build()
 }

@@ -116,6 +116,81 @@ fn a_blocked_caller_from_outside_leaves_its_forks_to_all_workers() {
     });
 }
 
+/// Nobody is notified of these forks, because only worker 0 is idle.
+#[test]
+fn a_caller_from_outside_can_wait_for_its_fork_if_only_worker_0_is_idle() {
+    bounded("forks for worker 0", || {
+        for workers in [1, 2, 3] {
+            for busy_first in [true, false] {
+                let pool = pool(workers);
+                let release = AtomicBool::new(false);
+                let hold = &|| {
+                    while !release.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                };
+                let busy = Barrier::new(workers);
+                thread::scope(|s| {
+                    for worker in 1..workers {
+                        let (pool, busy) = (&pool, &busy);
+                        let block = move || {
+                            busy.wait();
+                            hold();
+                        };
+                        s.spawn(move || pool.run_on(worker, block).unwrap());
+                    }
+                    let ran = AtomicBool::new(false);
+                    let wait = || {
+                        if !busy_first {
+                            busy.wait();
+                        }
+                        while !ran.load(Ordering::Acquire) {
+                            thread::yield_now();
+                        }
+                    };
+                    if busy_first {
+                        busy.wait();
+                    }
+                    pool.join(wait, || ran.store(true, Ordering::Release));
+                    release.store(true, Ordering::Release);
+                });
+            }
+        }
+    });
+}
+
+/// The thread from outside runs the inner second closure, for which a worker waits. That worker must
+/// run the closures that the thread from outside sends to it.
+#[test]
+fn a_stolen_closure_can_run_code_on_the_worker_that_waits_for_it() {
+    bounded("run_on from a stolen closure", || {
+        for _ in 0..20 {
+            let pool = pool(2);
+            let state = AtomicUsize::new(0);
+            let until = |enough: usize| {
+                while state.load(Ordering::Acquire) < enough {
+                    thread::yield_now();
+                }
+            };
+            let everywhere = || (0..2).for_each(|worker| pool.run_on(worker, || ()).unwrap());
+            let inner_first = || {
+                state.store(1, Ordering::Release);
+                until(2);
+            };
+            let inner_second = || {
+                state.store(2, Ordering::Release);
+                everywhere();
+            };
+            pool.join(|| until(1), || _ = pool.join(inner_first, inner_second));
+            pool.scope(|s| {
+                s.spawn(|| {
+                    pool.scope(|inner| (0..8).for_each(|_| inner.spawn(everywhere)));
+                });
+            });
+        }
+    });
+}
+
 #[test]
 fn the_leaves_of_a_recursion_can_wait_for_each_other() {
     fn split(pool: &Pool, leaves: usize, all: &Barrier) {

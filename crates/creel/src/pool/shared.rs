@@ -275,6 +275,10 @@ impl Work for Shared {
         self.timers.at(slot).is_used() || !self.driver.is_empty()
     }
 
+    fn any_forks(&self) -> bool {
+        self.loops.forks.any_active()
+    }
+
     fn has_share(&self, slot: &WorkerSlot) -> bool {
         self.loops.has_part(slot)
     }

@@ -191,8 +191,6 @@ fn steal(slot: &WorkerSlot, shared: &Shared, search: &mut Option<Search>) -> boo
         let begin = |leaves_some| {
             shared.slots.end_search_of(search);
             shared.slots.notify_if_work();
-            // There may be forks that worker 0 takes only if nobody else does.
-            shared.slots.ensure_watchdog();
             if is_large && leaves_some {
                 shared.slots.wake_neighbours(slot.index);
             }

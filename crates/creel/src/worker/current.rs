@@ -16,6 +16,8 @@ thread_local! {
     /// The address of the `WorkerSlots` of the pool in whose method the thread is running user
     /// code, or 0.
     static AMID: Cell<usize> = const { Cell::new(0) };
+    /// Whether the thread is inside [`helping`].
+    static HELPS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Marks the calling thread as worker `index` until the guard is dropped.
@@ -39,10 +41,19 @@ pub(crate) fn worker() -> Option<(Arc<WorkerSlots>, usize)> {
     local(&CURRENT, |current| current.borrow().clone()).flatten()
 }
 
-/// Returns whether other threads may wait for the calling thread, which is so if it is a worker of
-/// any pool.
+/// Returns whether a worker may wait for the calling thread. This is so if the thread is a worker of
+/// any pool, or runs a closure that it may have taken from one.
 pub(crate) fn may_be_waited_for() -> bool {
-    local(&CURRENT, |current| current.borrow().is_some()).unwrap_or(false)
+    local(&HELPS, Cell::get).unwrap_or(false)
+        || local(&CURRENT, |current| current.borrow().is_some()).unwrap_or(false)
+}
+
+/// Runs `f`, which may run closures that the calling thread has taken from another one.
+pub(crate) fn helping<R>(f: impl FnOnce() -> R) -> R {
+    let before = local(&HELPS, |helps| helps.replace(true));
+    let result = f();
+    local(&HELPS, |helps| helps.set(before.unwrap_or(false)));
+    result
 }
 
 /// Returns the index of the calling worker in the pool of these workers.

@@ -153,6 +153,10 @@ impl Work for Pieces {
         self.left.load(Ordering::SeqCst) > 0
     }
 
+    fn any_forks(&self) -> bool {
+        false
+    }
+
     fn has_private_work(&self, _: usize) -> bool {
         false
     }

@@ -46,6 +46,10 @@ pub(crate) trait Work: Any + Send + Sync {
     /// thread runs user code.
     fn has_private_work(&self, slot: usize) -> bool;
 
+    /// Returns whether some thread may have forks. A thread that has forks and blocks notifies
+    /// nobody.
+    fn any_forks(&self) -> bool;
+
     /// Returns whether there is a loop in which this worker has a share that it has not looked at
     /// yet. The worker's own thread calls this after it has stored that it is not idle (`SeqCst`).
     fn has_share(&self, slot: &WorkerSlot) -> bool;
@@ -518,7 +522,7 @@ impl WorkerSlots {
         slot.set_idle(false);
         let left = self.idle.leave(slot.index);
         slot.take_notified();
-        if left.was_watchdog || self.has_private_work(slot) {
+        if left.was_watchdog || self.may_be_stranded(slot) {
             self.ensure_watchdog();
         }
         left.search
@@ -565,10 +569,11 @@ impl WorkerSlots {
         }
     }
 
-    /// Returns whether something that only this thread checks may become ready.
-    fn has_private_work(&self, slot: &WorkerSlot) -> bool {
-        self.work()
-            .is_some_and(|work| work.has_private_work(slot.index))
+    /// Returns whether work may become ready for which nobody is notified while this worker runs user
+    /// code.
+    fn may_be_stranded(&self, slot: &WorkerSlot) -> bool {
+        let stranded = |work: Arc<dyn Work>| work.has_private_work(slot.index) || work.any_forks();
+        self.work().is_some_and(stranded)
     }
 
     /// Ends the search of a notified worker that does not arrive, in the same way as

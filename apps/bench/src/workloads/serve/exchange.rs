@@ -1,6 +1,6 @@
 //! What the client sends on a connection, and how it recognizes the end of a response.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
 /// One request after the other on a connection.
 pub trait Exchange {
@@ -177,7 +177,7 @@ impl Exchange for Http2 {
                     frame::push(out, frame::SETTINGS, frame::ACK, 0, &[]);
                 }
                 frame::HEADERS | frame::DATA => is_complete |= flags & frame::END_STREAM != 0,
-                frame::RST_STREAM | frame::GOAWAY => bail!("the server ended a stream"),
+                frame::RST_STREAM | frame::GOAWAY => anyhow::bail!("the server ended a stream"),
                 _ => {}
             }
             taken = end;

@@ -86,6 +86,7 @@ pub fn serve(runtime: Runtime, workers: usize, service: Service) -> anyhow::Resu
             };
             Ok(epoll::serve(&listener, begin)?)
         }),
+        #[cfg(feature = "servers")]
         (runtime, _) => bail!("{runtime:?} does not have this service"),
     }
 }

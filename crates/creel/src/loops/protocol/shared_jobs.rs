@@ -102,7 +102,7 @@ thread_local! {
 /// Calls `f`, while `job` is the current job of this thread.
 pub(super) fn with_current_job<R>(job: *const Ancestor, f: impl FnOnce() -> R) -> R {
     let outer = local(&CURRENT_JOB, |place| place.replace(job));
-    let result = f();
+    let result = current::helping(f);
     if let Some(outer) = outer {
         local(&CURRENT_JOB, |place| place.set(outer));
     }

@@ -60,6 +60,11 @@ impl<'a> Entered<'a> {
                 forker.begin(loops, now_ns(), true);
                 forker.deferral.begin();
                 forker.throttle.begin();
+                if !forker.deque.any_idle() {
+                    // There may be nobody to notify. If this thread blocks, the watchdog must find
+                    // its forks.
+                    loops.slots.ensure_watchdog();
+                }
                 let undo = Undo {
                     before,
                     guest: Some(guest),

@@ -368,12 +368,17 @@ impl Pool {
     /// [`run_on`](Self::run_on). After one millisecond, every caller also runs jobs of a
     /// [`Source`](crate::Source).
     ///
-    /// You need no threshold below which a recursion does not call `join`, because a `b` that no
-    /// worker takes costs a few nanoseconds. If even that is too much, see
-    /// [`recurse`](Self::recurse).
+    /// A calling thread that is not a worker takes the place of worker 0 until the outermost join
+    /// returns. Worker 0 then only runs closures if the caller blocks for a millisecond.
+    ///
+    /// A recursion needs no threshold below which it does not call `join`. A `b` that no worker
+    /// takes costs a few nanoseconds, and the pool only calls `a` and `b` where they were very short
+    /// so far. Therefore do not write closures that wait for each other. However, a recursion of a
+    /// few microseconds in total is faster without `join`.
     ///
     /// # Panics
-    /// Resumes the panic of `a`, or that of `b` if only `b` has panicked, after both have ended.
+    /// Resumes the panic of `a`, or that of `b` if only `b` has panicked, after both have ended. If `a`
+    /// panics, `b` still runs.
     ///
     /// ```
     /// fn fibonacci(pool: &creel::Pool, n: u64) -> u64 {
@@ -398,8 +403,15 @@ impl Pool {
     /// Calls `f` on the calling thread with a [`Joiner`], with which `f` and the closures that it
     /// joins can run two closures at the same time.
     ///
-    /// [`Joiner::join`] does the same as [`join`](Self::join) and costs less. Use it for a
-    /// recursion that does very little between two joins. [`Joiner::join`] has an example.
+    /// [`Joiner::join`] does the same as [`join`](Self::join), but need not find out which pool and
+    /// thread it is on. It can be a little faster, or as fast. Measure it if a recursion does very
+    /// little between two joins. [`Joiner::join`] has an example.
+    ///
+    /// A `Joiner` belongs to its thread, so a closure that may run on another thread cannot capture
+    /// it. The closures of `Joiner::join` get the `Joiner` of their own thread as an argument.
+    ///
+    /// # Panics
+    /// Resumes the panic of `f`.
     #[inline(always)]
     pub fn recurse<R>(&self, f: impl FnOnce(Joiner<'_>) -> R) -> R {
         match Forker::current(&self.shared().loops) {

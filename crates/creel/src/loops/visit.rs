@@ -66,7 +66,9 @@ pub(super) fn chunk_len(len: usize) -> NonZeroUsize {
 /// resumes the first panic on the calling thread. It is unspecified which of the other items were
 /// visited.
 impl Pool {
-    /// Calls `f(item)` once for each item, on all workers. Blocks until all items are done.
+    /// Calls `f(item)` once for each item, on all workers and the calling thread. Blocks until all
+    /// items are done. With [`Balance::Sticky`](crate::Balance::Sticky), the calling thread runs a
+    /// loop alone if that is faster.
     ///
     /// # Panics
     /// Panics if slices in a tuple differ in length. Resumes the first panic of `f`.

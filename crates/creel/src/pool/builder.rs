@@ -229,7 +229,7 @@ impl PoolBuilder {
     /// ```
     /// use creel::{Pool, Wait};
     ///
-    /// // For work that comes rarely. Workers burn no CPU time in between.
+    /// // For work that comes rarely. An idle pool burns no CPU time.
     /// let pool = Pool::builder().workers(2).wait(Wait::Park).build()?;
     /// assert_eq!(pool.map(0..3, |n| n * n), [0, 1, 4]);
     /// # Ok::<(), creel::BuildError>(())

@@ -66,6 +66,8 @@ fn answer(wrapper: &[&str], options: &[&str], asked: &Asked) -> String {
 /// Returns stdout and stderr of `creel` with these variables in addition to ours.
 fn said(words: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let mut command = Command::new(CREEL);
+    // Whoever runs the tests may have set it, and `creel run` keeps what the user has set.
+    command.env_remove("CARGO_BUILD_JOBS");
     command.args(words).envs(variables.iter().copied());
     let out = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

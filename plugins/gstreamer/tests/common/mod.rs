@@ -27,9 +27,18 @@ pub fn number(name: &str, default: u64) -> u64 {
 /// Waits until `done` returns true.
 #[track_caller]
 pub fn wait_for(done: impl Fn() -> bool) {
+    wait_until(done, || ());
+}
+
+/// Waits until `done` returns true. Calls `explain` before the test fails because it never does.
+#[track_caller]
+pub fn wait_until(done: impl Fn() -> bool, explain: impl Fn()) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < LIMIT, "the test waits in vain");
+        if begin.elapsed() > LIMIT {
+            explain();
+            panic!("the test waits in vain");
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
 }

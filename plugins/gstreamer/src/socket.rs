@@ -19,13 +19,23 @@ pub(crate) fn resolve(host: &str) -> io::Result<IpAddr> {
         .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address")))
 }
 
-/// Creates a socket that is bound to `address`.
+/// Creates a socket that is bound to `address`. With `reuse`, other sockets may bind it too.
 pub(crate) fn bind(address: SocketAddr, reuse: bool) -> io::Result<UdpSocket> {
     let socket = Socket::new(Domain::for_address(address), Type::DGRAM, None)?;
-    socket.set_reuse_address(reuse)?;
-    #[cfg(unix)]
-    socket.set_reuse_port(reuse)?;
-    socket.bind(&address.into())?;
+    let share = || {
+        socket.set_reuse_address(reuse)?;
+        #[cfg(unix)]
+        socket.set_reuse_port(reuse)?;
+        io::Result::Ok(())
+    };
+    // For port 0, Linux may choose the port of another socket, if both have the option at that time.
+    if address.port() == 0 {
+        socket.bind(&address.into())?;
+        share()?;
+    } else {
+        share()?;
+        socket.bind(&address.into())?;
+    }
     Ok(socket.into())
 }
 
@@ -153,4 +163,20 @@ pub(crate) fn send_through(socket: &UdpSocket, v6: bool, list: &str) -> io::Resu
 pub(crate) fn to_gio(socket: Option<BorrowedFd<'_>>) -> Option<gio::Socket> {
     let copy: OwnedFd = socket?.try_clone_to_owned().ok()?;
     gio::Socket::from_fd(copy).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn sockets_that_ask_for_any_port_do_not_share_one() {
+        // With 28,000 ports to choose from, 600 random ports are all different in one of 600 runs.
+        let any = "127.0.0.1:0".parse().unwrap();
+        let sockets: Vec<_> = (0..600).map(|_| bind(any, true).unwrap()).collect();
+        let ports = sockets.iter().map(|socket| socket.local_addr().unwrap());
+        assert_eq!(ports.collect::<HashSet<_>>().len(), sockets.len());
+        bind(sockets[0].local_addr().unwrap(), true).expect("sockets share a port on request");
+    }
 }

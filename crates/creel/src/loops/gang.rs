@@ -414,7 +414,7 @@ impl Pool {
         shared.pin_for_loops();
         let spin_ns = match shared.wait {
             Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-            Wait::Adaptive if members <= shared.pus => SPIN_NS,
+            Wait::Adaptive if members <= shared.threads() => SPIN_NS,
             Wait::Adaptive | Wait::Park | Wait::Throttle(_) => 0,
         };
         let state = Arc::new(State::new(members, spin_ns));

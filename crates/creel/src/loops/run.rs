@@ -121,7 +121,7 @@ impl Pool {
         let cap = match (self.balance, self.shared.wait) {
             // Only the caller runs the loop.
             _ if self.shared.slots.is_threadless() => 1,
-            (Balance::Sticky, Wait::Adaptive) => self.shared.pus,
+            (Balance::Sticky, Wait::Adaptive) => self.shared.threads(),
             _ => WORKERS_MAX,
         };
         self.shared

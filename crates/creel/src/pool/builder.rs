@@ -1,7 +1,7 @@
 //! The builder of a pool. It holds the four settings (workers, placement, wait, balance) and a few
 //! more, such as the name, the stack size and the clock. It checks them before it creates the pool.
 
-use super::{Balance, Observe, Pool, Wait, pinning::Available, shared::Shared};
+use super::{Balance, Observe, Pool, Wait, pinning::Pinning, shared::Shared};
 use crate::{
     time::Clock,
     worker::{hooks::Hooks, table::WORKERS_MAX},
@@ -300,14 +300,14 @@ impl PoolBuilder {
     /// # Ok::<(), creel::BuildError>(())
     /// ```
     pub fn build(mut self) -> Result<Pool, BuildError> {
-        let available = Available::find(self.placement.take());
-        let workers = self.workers.unwrap_or(available.workers);
+        let pinning = Pinning::find(self.placement.take());
+        let workers = self.workers.unwrap_or_else(|| pinning.default_workers());
         check_workers(workers)?;
         check_stack_size(self.stack_size)?;
-        let pinned = available.pinning.pin_as_configured(workers);
+        let pinned = pinning.pin_as_configured(workers);
         pinned.map_err(BuildError::placement)?;
         let observe = self.observe;
-        let shared = Shared::new(self, workers, available);
+        let shared = Shared::new(self, workers, pinning);
         let pool = Pool::new_of(shared, Some(Arc::default()));
         pool.observe(observe)?;
         Ok(pool)

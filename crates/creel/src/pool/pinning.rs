@@ -21,6 +21,7 @@ use creel_topology::{
 use std::{
     cell::RefCell,
     num::NonZeroUsize,
+    path::Path,
     sync::{Arc, Mutex as PlainMutex, OnceLock, PoisonError},
 };
 
@@ -37,14 +38,28 @@ thread_local! {
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
 
+/// Returns the number of threads that the system can run at the same time, according to std.
+fn threads() -> usize {
+    // A model must run identically on every machine, so it always uses the same number.
+    match cfg!(creel_shuttle) {
+        true => 4,
+        false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
+    }
+}
+
 /// The machine, and the CPUs that a pool may use, which are those of the thread that built it.
+///
+/// We read the machine when it is needed first, because this takes longer than starting the threads
+/// of a small pool. A pool whose number of workers is given, and which runs no loops, needs only
+/// the affinity mask.
 #[derive(Debug)]
 struct World {
     /// The CPUs, cores and limits, which decide the number of workers.
-    cores: Machine,
-    /// The whole machine, which decides the places of the workers. We read it when it is needed
-    /// first, because this takes longer than starting the threads of a small pool.
+    cores: OnceLock<Machine>,
+    /// The whole machine, which decides the places of the workers.
     whole: OnceLock<Machine>,
+    /// The number of threads that can run at the same time on the allowed CPUs.
+    threads: OnceLock<usize>,
     allowed: CpuSet,
 }
 
@@ -135,81 +150,112 @@ impl Floor {
     }
 }
 
-/// The resources that the machine and the limits of this process allow a pool to use.
-pub(crate) struct Available {
-    pub(crate) pinning: Pinning,
-    /// The default number of workers. It is one per usable core, or fewer if another limit of the
-    /// process is lower, for example a CPU quota.
-    pub(crate) workers: usize,
-    /// The number of threads that can run at the same time on the usable CPUs.
-    pub(crate) pus: usize,
-}
-
-impl Available {
-    /// Finds the resources that the calling thread may use.
-    pub(crate) fn find(asked: Option<Placement>) -> Self {
-        let world = local(&WORLD, |world| world.borrow().clone()).flatten();
-        let world = world.or_else(World::find);
-        // A model must run identically on every machine, so it always uses the same number.
-        let threads = || match cfg!(creel_shuttle) {
-            true => 4,
-            false => thread::available_parallelism().map_or(1, NonZeroUsize::get),
-        };
-        let (workers, pus) = match &world {
-            Some(world) => {
-                // We round a quota up. For example, with a quota of 1.5 CPUs, the system stops two
-                // threads for a quarter of the time. They still do 1.5 times as much work as one
-                // thread.
-                let whole = Budget::rounded(&world.cores, Rounding::Ceil);
-                let limits = whole.limits().iter();
-                let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);
-                let quota = quota.map(|limit| limit.workers).min();
-                let pus = world.allowed.len().min(quota.unwrap_or(usize::MAX));
-                (Budget::of(&world.cores).workers(), pus.max(1))
-            }
-            None => (threads(), threads()),
-        };
-        let pinning = Pinning {
-            world,
-            asked,
-            floor: Mutex::new(Floor::default()),
-            version: AtomicUsize::new(0),
-        };
-        Self {
-            pinning,
-            workers,
-            pus,
-        }
-    }
-}
-
 impl World {
     fn find() -> Option<Arc<Self>> {
         if cfg!(any(creel_loom, creel_shuttle, creel_sim, miri)) {
             return None; // in models, simulations and Miri, threads are not OS threads
         }
-        let cores = Machine::detect_cores().ok()?;
-        let allowed = cores.allowed().clone();
+        let (cores, allowed) = Self::read()?;
         Some(Arc::new(Self {
             cores,
             whole: OnceLock::new(),
+            threads: OnceLock::new(),
             allowed,
         }))
     }
 
+    /// Reads the CPUs that the calling thread may use.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn read() -> Option<(OnceLock<Machine>, CpuSet)> {
+        // The kernel's mask has only CPUs that are online and in the cpuset.
+        if let Ok(mask) = affinity::process() {
+            return Some((OnceLock::new(), mask));
+        }
+        let cores = Machine::detect_cores().ok()?;
+        let allowed = cores.allowed().clone();
+        Some((OnceLock::from(cores), allowed))
+    }
+
+    /// Reads the CPUs that the calling thread may use. These systems describe the machine in a few
+    /// calls, so we read its cores at once.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn read() -> Option<(OnceLock<Machine>, CpuSet)> {
+        let cores = Machine::detect_cores().ok()?;
+        let allowed = cores.allowed().clone();
+        Some((OnceLock::from(cores), allowed))
+    }
+
+    /// Returns the cores and limits. The calling thread may be one that is pinned, so that we cannot
+    /// use its own mask.
+    fn cores(&self) -> &Machine {
+        let read = || Machine::detect_cores_in(Path::new("/"), Some(&self.allowed));
+        self.cores.get_or_init(read)
+    }
+
+    /// Returns the number of threads that can run at the same time. It is the number of allowed
+    /// CPUs, or less if the process has a CPU quota.
+    fn threads(&self) -> usize {
+        *self.threads.get_or_init(|| {
+            // We round a quota up. For example, with a quota of 1.5 CPUs, the system stops two
+            // threads for a quarter of the time. They still do 1.5 times as much work as one
+            // thread.
+            let budget = Budget::rounded(self.cores(), Rounding::Ceil);
+            let limits = budget.limits().iter();
+            let quota = limits.filter(|limit| limit.kind == LimitKind::Quota);
+            let quota = quota.map(|limit| limit.workers).min();
+            self.allowed.len().min(quota.unwrap_or(usize::MAX)).max(1)
+        })
+    }
+
     /// Returns the whole machine. If it cannot be read any more, its cores have to do.
     fn whole(&self) -> &Machine {
-        let read = || Machine::detect().unwrap_or_else(|_| self.cores.clone());
+        let read = || Machine::detect().unwrap_or_else(|_| self.cores().clone());
         self.whole.get_or_init(read)
     }
 }
 
 impl Pinning {
+    /// Finds the CPUs that the calling thread may use.
+    pub(crate) fn find(asked: Option<Placement>) -> Self {
+        let world = local(&WORLD, |world| world.borrow().clone()).flatten();
+        Self {
+            world: world.or_else(World::find),
+            asked,
+            floor: Mutex::new(Floor::default()),
+            version: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the default number of workers. It is one per usable core, or fewer if another limit
+    /// of the process is lower, for example a CPU quota.
+    pub(crate) fn default_workers(&self) -> usize {
+        match &self.world {
+            Some(world) => Budget::of(world.cores()).workers(),
+            None => threads(),
+        }
+    }
+
+    /// Returns the number of CPUs that the pool may use.
+    pub(crate) fn cpus(&self) -> usize {
+        match &self.world {
+            Some(world) => world.allowed.len().max(1),
+            None => threads(),
+        }
+    }
+
+    /// Returns the number of threads that can run at the same time on the CPUs that the pool may
+    /// use. The first call reads the limits of the process.
+    pub(crate) fn threads(&self) -> usize {
+        self.world
+            .as_ref()
+            .map_or_else(threads, |world| world.threads())
+    }
+
     /// Returns the limits on the number of workers when the pool was built. Returns `None` if the
     /// system does not report its CPUs.
     pub(crate) fn budget(&self) -> Option<Budget> {
         let world = self.world.as_ref()?;
-        Some(Budget::of(&world.cores))
+        Some(Budget::of(world.cores()))
     }
 
     /// Pins `workers` workers as the program requested. Does nothing if it requested no placement.
@@ -409,7 +455,8 @@ mod tests {
         let allowed = machine.allowed().clone();
         Pinning {
             world: Some(Arc::new(World {
-                cores: machine.clone(),
+                cores: machine.clone().into(),
+                threads: OnceLock::new(),
                 whole: machine.into(),
                 allowed,
             })),
@@ -417,6 +464,19 @@ mod tests {
             floor: Mutex::default(),
             version: AtomicUsize::new(0),
         }
+    }
+
+    #[test]
+    fn a_pool_reads_the_limits_when_they_are_needed_first() {
+        let pinning = Pinning::find(None);
+        let world = pinning.world.clone().unwrap();
+        assert_eq!(pinning.cpus(), affinity::process().unwrap().len());
+        pinning.pin_as_configured(2).unwrap();
+        assert!(world.cores.get().is_none(), "the limits were read early");
+        assert!((1..=pinning.cpus()).contains(&pinning.threads()));
+        assert!(world.cores.get().is_some());
+        let limits = pinning.budget().unwrap().workers();
+        assert_eq!(pinning.default_workers(), limits);
     }
 
     #[test]

@@ -4,11 +4,8 @@
 //! `Work`, by which they run loops, tasks, timers and sockets.
 
 use super::{
-    Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats,
-    observe::Window,
-    pinning::{Available, Pinning},
-    watchdog::WATCHDOG_INTERVAL,
-    worker_loop,
+    Balance, BuildError, PoolBuilder, PoolStats, Wait, WorkerStats, observe::Window,
+    pinning::Pinning, watchdog::WATCHDOG_INTERVAL, worker_loop,
 };
 use crate::{
     loops::protocol::Protocol,
@@ -59,8 +56,9 @@ pub(crate) struct Shared {
     /// `AcqRel` swap that forms the next gang. Therefore the end of the first gang happens before
     /// the next gang begins.
     pub(crate) has_gang: AtomicBool,
-    /// The number of threads that can run at the same time on the CPUs that the pool may use.
-    pub(crate) pus: usize,
+    /// The number of CPUs that the pool may use. A CPU quota may allow fewer threads at a time,
+    /// see [`threads`](Shared::threads).
+    pub(crate) cpus: usize,
     /// Whether the program chose the number of workers. Relaxed is enough, because the flag is only
     /// reported.
     is_sized: AtomicBool,
@@ -72,7 +70,7 @@ impl UnwindSafe for Shared {}
 impl RefUnwindSafe for Shared {}
 
 impl Shared {
-    pub(crate) fn new(settings: PoolBuilder, workers: usize, available: Available) -> Arc<Self> {
+    pub(crate) fn new(settings: PoolBuilder, workers: usize, pinning: Pinning) -> Arc<Self> {
         let PoolBuilder {
             name,
             wait,
@@ -98,13 +96,13 @@ impl Shared {
             timers: Table::new(move |_| Arc::new(Timers::new(clock.clone()))),
             driver,
             resizing: Mutex::new(()),
-            pinning: available.pinning,
+            cpus: pinning.cpus(),
+            pinning,
             window: Mutex::default(),
             #[cfg(feature = "tasks")]
             absent: Default::default(),
             sessions: AtomicUsize::new(0),
             has_gang: AtomicBool::new(false),
-            pus: available.pus,
             is_sized: AtomicBool::new(chosen.is_some()),
             slots,
         });
@@ -133,6 +131,12 @@ impl Shared {
             true => budget.explicit(self.slots.workers()),
             false => budget,
         })
+    }
+
+    /// Returns the number of threads that can run at the same time on the CPUs that the pool may
+    /// use. The first call may read files.
+    pub(crate) fn threads(&self) -> usize {
+        self.pinning.threads()
     }
 
     /// Pins the workers for the first loop, session or gang, unless the program has chosen a
@@ -166,7 +170,7 @@ impl Shared {
         match self.wait {
             Wait::Park | Wait::Throttle(_) => 1_000,
             Wait::Spin(time) => u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
-            Wait::Adaptive if self.pus < 2 => 0,
+            Wait::Adaptive if self.threads() < 2 => 0,
             Wait::Adaptive => 50_000,
         }
     }

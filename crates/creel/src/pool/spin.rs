@@ -4,7 +4,8 @@
 //! at about what a sleep and a wake cost. A spin that found no work halves the limit, down to 0. A
 //! spin that found work restores the limit, and so does a sleep so short that a spin would have
 //! paid. A worker beyond the number of CPUs that the pool may use never spins. If a thread lost its
-//! CPU during a spin, the worker does not spin for a while, because another thread needs the CPU.
+//! CPU during a spin, the worker does not spin for a while, because another thread needs the CPU or
+//! the process has used up its CPU quota.
 //! If loops come at regular times, a worker sleeps but is awake before the next one (`rhythm.rs`).
 //! The spin between this alarm and the loop does not change the limit.
 
@@ -61,7 +62,7 @@ impl Spin {
     pub(crate) fn spin(&mut self, shared: &Shared, slot: &WorkerSlot) -> bool {
         let (learned, due) = match shared.wait {
             Wait::Spin(time) => (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), None),
-            Wait::Adaptive if slot.index < shared.pus && !self.is_quiet() => {
+            Wait::Adaptive if slot.index < shared.cpus && !self.is_quiet() => {
                 (self.learned(shared), self.rhythm.due(now_ns))
             }
             Wait::Adaptive | Wait::Park | Wait::Throttle(_) => (0, None),

@@ -250,14 +250,15 @@ func (g groups) path(controller string, at mount) (string, bool) {
 }
 
 // mountOf returns the mount that has a controller, and the path of the group below it. If several
-// mounts show the group, it is the one that shows the most ancestors.
+// mounts show the group, it is the one that shows the most ancestors. Something else may be mounted
+// over that one, so a mount with the folder of the group has priority.
 func (g groups) mountOf(files tree, controller string, mounts []mount) (mount, string, bool) {
 	isV1 := false
 	for _, at := range mounts {
 		isV1 = isV1 || at.names(controller)
 	}
 	var best mount
-	within, depth := "", -1
+	within, depth, isShown := "", -1, false
 	for _, at := range mounts {
 		if at.isV2 == isV1 || isV1 && !at.names(controller) {
 			continue
@@ -267,8 +268,12 @@ func (g groups) mountOf(files tree, controller string, mounts []mount) (mount, s
 			continue
 		}
 		inside, ok := below(files, path, at)
-		if levels := strings.Count(inside, "/"); ok && levels > depth {
-			best, within, depth = at, inside, levels
+		if !ok {
+			continue
+		}
+		levels, shown := strings.Count(inside, "/"), files.isFolder(at.point+"/"+inside)
+		if shown && !isShown || shown == isShown && levels > depth {
+			best, within, depth, isShown = at, inside, levels, shown
 		}
 	}
 	return best, within, depth >= 0

@@ -211,11 +211,6 @@ unsigned creel_member_count(const creel_member *member);
  * must return then. */
 int creel_member_barrier(const creel_member *member);
 
-/* Makes GHC's -N use the budget. Link with
- *   -optl-Wl,--wrap=getNumberOfProcessors -optl-Wl,-u,__wrap_getNumberOfProcessors
- * We need -u because GHC lists its own libraries after ours. */
-unsigned __wrap_getNumberOfProcessors(void);
-
 #ifdef __cplusplus
 }
 #endif

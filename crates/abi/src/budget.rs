@@ -132,14 +132,6 @@ pub unsafe extern "C" fn creel_workers_in(root: *const c_char, mask: *const c_ch
     c_uint::try_from(count).unwrap_or(c_uint::MAX)
 }
 
-/// Replaces the function with which GHC's runtime counts processors, if the program is linked with
-/// `--wrap=getNumberOfProcessors`.
-// SAFETY: The linker option `--wrap` reserves this name for a replacement.
-#[unsafe(no_mangle)]
-pub extern "C" fn __wrap_getNumberOfProcessors() -> c_uint {
-    workers(Rounding::Floor)
-}
-
 /// Writes a text that names the limit that determined the number of workers. Returns the length of
 /// the text.
 ///

@@ -61,31 +61,6 @@ fn a_c_program_gets_its_mask_before_main() {
     }
 }
 
-#[test]
-fn a_haskell_program_uses_the_budget() {
-    let folder = tempfile::tempdir().unwrap();
-    let program = folder.path().join("workers");
-    let mut ghc = Command::new("ghc");
-    ghc.args(["-v0", "-threaded", "-with-rtsopts=-N", "-o"])
-        .arg(&program);
-    ghc.arg("-outputdir").arg(folder.path());
-    ghc.args([
-        "-optl-Wl,--wrap=getNumberOfProcessors",
-        "-optl-Wl,-u,__wrap_getNumberOfProcessors",
-    ]);
-    ghc.arg(example("Workers.hs")).arg(library());
-    if output(&mut ghc).is_none() {
-        return;
-    }
-    let machine = creel_topology::Machine::detect().unwrap();
-    let workers = creel_topology::Budget::of(&machine).workers();
-    let printed = output(&mut Command::new(&program)).unwrap();
-    assert_eq!(
-        printed,
-        format!("processors {workers}, capabilities {workers}\n")
-    );
-}
-
 /// Builds the C program that prints `creel_workers()`.
 fn counter(folder: &Path) -> Option<PathBuf> {
     let (source, program) = (folder.join("count.c"), folder.join("count"));

@@ -1,4 +1,4 @@
-//! Compares the number of workers in C, Python, Go and Node with that of `creel-topology`, for
+//! Compares the number of workers in C, Python, Go, Node and Haskell with that of `creel-topology`, for
 //! captured machines and for limits that we write here. A language that is not installed is skipped
 //! with a message.
 
@@ -37,7 +37,7 @@ fn written(into: &Path) -> Vec<PathBuf> {
     const V1: &str = "1 0 0:1 / /cpu rw - cgroup cgroup rw,cpu,cpuacct\n\
                       2 0 0:1 / /set rw - cgroup cgroup rw,cpuset\n";
     let smt = "sys/devices/system/cpu/cpu0/topology/core_cpus_list";
-    let trees: [&[(&str, &str)]; 7] = [
+    let trees: [&[(&str, &str)]; 9] = [
         &[
             ("proc/self/cgroup", "0::/a/b\n"),
             ("proc/self/mountinfo", V2),
@@ -67,6 +67,30 @@ fn written(into: &Path) -> Vec<PathBuf> {
             ("proc/self/mountinfo", V2),
             ("sys/fs/cgroup/a/pids.max", "12\n"),
             ("sys/fs/cgroup/a/pids.current", "7\n"),
+        ],
+        // The mount begins two levels above the namespace, so the names in between are hidden.
+        &[
+            ("proc/self/cgroup", "0::/\n"),
+            (
+                "proc/self/mountinfo",
+                "1 0 0:1 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("proc/self/stat", "42 (test) R 1\n"),
+            ("sys/fs/cgroup/a/cpu.max", "300000 100000\n"),
+            ("sys/fs/cgroup/a/b/cgroup.procs", "7\n42\n"),
+            ("sys/fs/cgroup/c/d/cgroup.procs", "9\n"),
+            ("sys/fs/cgroup/c/d/cpu.max", "100000 100000\n"),
+        ],
+        // Something else is mounted over the first mount, so the group is missing there.
+        &[
+            ("proc/self/cgroup", "0::/a/b\n"),
+            (
+                "proc/self/mountinfo",
+                "1 0 0:1 / /over\\040mounted rw - cgroup2 cgroup2 rw\n\
+                 2 0 0:1 /a /shown rw - cgroup2 cgroup2 rw\n",
+            ),
+            ("over mounted/cpu.max", "100000 100000\n"),
+            ("shown/b/cpu.max", "200000 100000\n"),
         ],
         &[(
             "proc/self/limits",
@@ -209,6 +233,27 @@ fn c(rows: &[Row], folder: &TempDir) {
     compare(Command::new(program).arg(table(rows, folder.path())), rows);
 }
 
+/// Compiles the C source of the package for Haskell with sanitizers.
+fn haskell(rows: &[Row], folder: &TempDir) {
+    let (source, program) = (
+        folder.path().join("haskell.c"),
+        folder.path().join("haskell"),
+    );
+    let call = C.replace("creel_workers_in", "creel_hs_workers_in");
+    let call = call.replace("NULL : mask", "\"\" : mask");
+    let declared = "unsigned creel_hs_workers_in(const char *root, const char *mask);";
+    fs::write(&source, call.replace("#include <creel.h>", declared)).unwrap();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-g"]);
+    cc.args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
+    cc.arg(packages().join("haskell/cbits/budget.c"));
+    match cc.arg(source).arg("-o").arg(&program).output() {
+        Ok(out) => assert!(out.status.success(), "{out:?}"),
+        Err(_) => return eprintln!("skipped: cc is not installed"),
+    }
+    compare(Command::new(program).arg(table(rows, folder.path())), rows);
+}
+
 fn python(rows: &[Row], folder: &TempDir) {
     let library = folder.path().join("libcreel.so.1");
     fs::copy(built("libcreel_abi", ".so"), library).unwrap();
@@ -265,9 +310,10 @@ fn node(rows: &[Row], folder: &TempDir) {
 fn all_languages_agree_on_captured_machines() {
     let folder = tempfile::tempdir().unwrap();
     let rows = rows(folder.path());
-    assert!(rows.len() >= 28 && rows.iter().any(|row| row.2 == 2));
+    assert!(rows.len() >= 36 && rows.iter().any(|row| row.2 == 2));
     c(&rows, &folder);
     python(&rows, &folder);
     go(&rows, &folder);
     node(&rows, &folder);
+    haskell(&rows, &folder);
 }

@@ -5,13 +5,15 @@ module Creel (workers, setMask, follow) where
 
 import Control.Concurrent (getNumCapabilities, rtsSupportsBoundThreads, setNumCapabilities, threadDelay)
 import Control.Monad (forever, when)
+import Data.Word (Word32)
 import Foreign.C.Error (errnoToIOError, Errno (..))
 import Foreign.C.String (CString, withCString)
-import Foreign.C.Types (CInt (..), CUInt (..))
+import Foreign.C.Types (CInt (..))
 
-foreign import ccall unsafe "creel_workers" c_workers :: IO CUInt
+-- This call reads about forty files, so it must not hold up a garbage collection.
+foreign import ccall safe "creel_hs_workers" c_workers :: IO Word32
 
-foreign import ccall unsafe "creel_set_mask" c_set_mask :: CString -> IO CInt
+foreign import ccall unsafe "creel_hs_set_mask" c_set_mask :: CString -> IO CInt
 
 -- | Narrows the affinity mask of the calling OS thread to a Linux CPU list, for example @0-3,8@.
 --
@@ -25,6 +27,8 @@ setMask list
     fails code = ioError (errnoToIOError "Creel.setMask" (Errno code) Nothing (Just list))
 
 -- | Returns the number of usable cores, with quotas rounded down. It is at least 1.
+--
+-- The call reads about forty files, so keep its result.
 workers :: IO Int
 workers = fromIntegral <$> c_workers
 

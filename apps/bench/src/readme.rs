@@ -160,7 +160,7 @@ const SHOWN: &[Shown] = &[
         case: "OpenMP in lock-step quota",
         subject: "creel run",
         peers: &["as it is*"],
-        about: "OpenMP under a quota, sized",
+        about: "OpenMP with one thread per PU, under a quota, sized",
         in_readme: None,
     },
     Shown {
@@ -168,7 +168,7 @@ const SHOWN: &[Shown] = &[
         case: "Haskell quota",
         subject: "creel run",
         peers: &["as it is*"],
-        about: "a Haskell program under a quota, sized",
+        about: "Haskell with one thread per PU, under a quota, sized",
         in_readme: None,
     },
 ];

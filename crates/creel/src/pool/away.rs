@@ -170,4 +170,7 @@ fn substitute(pool: &Arc<Shared>) {
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }
+    // A worker that came back while this thread polled the sockets could not sleep in the poller, and
+    // sleeps elsewhere. From now on nobody else polls, so that worker must.
+    pool.driver.wake_if_unattended();
 }

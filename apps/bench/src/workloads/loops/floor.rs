@@ -86,8 +86,8 @@ pub fn in_lockstep<S: Send>(
     })
 }
 
-/// Returns a pool that can run one loop only and spins between calls, as in an article about a
-/// game. With two threads, it is the floor.
+/// Returns a pool that can run one loop only and spins between calls, as in the article that
+/// `article.rs` names. With two threads, it is the floor.
 #[cfg(feature = "peers")]
 pub fn spin_pool<T, F>(work: &Loop<T, F>, workers: usize) -> Subject
 where

@@ -1,15 +1,16 @@
 //! Runs crates that need tokio on a pool.
 #![cfg(unix)]
 
+mod common;
+
 use std::convert::Infallible;
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::process::{Child, Command, Stdio};
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use common::{Folder, Redis};
 use creel::Pool;
 use creel::net::TcpListener;
 use creel_tokio::{Tokio, with_tokio};
@@ -18,27 +19,6 @@ use hyper::body::{Frame, Incoming};
 use hyper::{Request, Response, service::service_fn};
 use hyper_util::client::legacy::Client;
 use redis::AsyncCommands;
-
-/// The timeout of all waits. It is long, because only a test that hangs should reach it.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A folder that is removed when it is dropped.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("creel-tokio-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 async fn echo(request: Request<Incoming>) -> Result<Response<String>, Infallible> {
     let path = request.uri().path().to_owned();
@@ -177,7 +157,7 @@ impl hyper::body::Body for SlowBody {
 #[test]
 fn files_and_child_processes_of_tokio_work() {
     let folder = Folder::new("files");
-    let file = folder.0.join("file");
+    let file = folder.path().join("file");
     let pool = Pool::builder().workers(1).build().unwrap();
     let task = pool.spawn(with_tokio(async move {
         tokio::fs::write(&file, "text").await?;
@@ -195,40 +175,11 @@ fn files_and_child_processes_of_tokio_work() {
     );
 }
 
-/// A Redis server with a Unix socket. It ends when it is dropped.
-struct Redis(Child);
-
-impl Redis {
-    /// Starts a server, and waits until it accepts connections. Returns `None` if Redis is not
-    /// installed.
-    fn start(socket: &Path) -> Option<Redis> {
-        let mut command = Command::new("redis-server");
-        command.args(["--port", "0", "--save", "", "--appendonly", "no"]);
-        command.arg("--unixsocket").arg(socket);
-        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
-        let server = Redis(quiet.spawn().ok()?);
-        let begun = Instant::now();
-        while std::os::unix::net::UnixStream::connect(socket).is_err() {
-            assert!(begun.elapsed() < HANG_TIMEOUT, "Redis does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(server)
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn redis_multiplexes_commands_of_many_tasks() {
     let folder = Folder::new("redis");
-    let socket = folder.0.join("socket");
+    let socket = folder.path().join("socket");
     let Some(_redis) = Redis::start(&socket) else {
-        eprintln!("skipped: redis-server is not installed");
         return;
     };
     let pool = Pool::builder().workers(2).build().unwrap();

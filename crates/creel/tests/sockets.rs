@@ -136,3 +136,48 @@ fn a_wait_on_a_thread_without_a_pool_panics() {
     let thrown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
     assert!(thrown.is_err());
 }
+
+/// Lets two tasks on different workers wake each other, in `rounds` rounds.
+fn ping_pong(pool: &Pool, rounds: u32) {
+    let (mut ping, mut pinged) = creel::channel::spsc::channel();
+    let (mut pong, mut ponged) = creel::channel::spsc::channel();
+    let echo = pool.spawn_on(1, async move {
+        while let Ok(round) = pinged.recv().await {
+            pong.send(round).await.unwrap();
+        }
+    });
+    let asks = pool.spawn_on(0, async move {
+        for round in 0..rounds {
+            ping.send(round).await.unwrap();
+            assert_eq!(ponged.recv().await, Ok(round));
+        }
+    });
+    pool.block_on(async {
+        asks.await.unwrap();
+        echo.await.unwrap();
+    });
+}
+
+#[test]
+fn workers_of_a_pool_with_sockets_do_not_learn_to_spin_for_tasks() {
+    bounded(|| {
+        let pool = pool(2);
+        let (socket, _, _) = socket();
+        let waits = pool.spawn(async move { socket.recv(&mut [0; 8]).await });
+        let spins = || -> u64 { pool.stats().workers.iter().map(|worker| worker.spins).sum() };
+        // At first a worker spins, for half as long after each spin that finds nothing. A worker
+        // that loses its CPU in a spin spins again after 100 ms, so we wait for longer than that.
+        let (mut last, mut same) = (0, 0);
+        while same < 200 {
+            ping_pong(&pool, 1);
+            pool.block_on(time::sleep(SHORT));
+            same = if spins() == last { same + 1 } else { 0 };
+            last = spins();
+        }
+        let before = spins();
+        ping_pong(&pool, 10_000);
+        let more = spins() - before;
+        assert!(more < 100, "the workers spun {more} times");
+        waits.abort();
+    });
+}

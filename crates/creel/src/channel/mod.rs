@@ -37,6 +37,38 @@
 //! | a limit of tasks at the same time (semaphore) | `tokio::sync::Semaphore` or `async_lock::Semaphore` |
 //! | a lock that is held across an `.await` | the `Mutex` and `RwLock` of `async_lock` or `tokio::sync`. For a short lock without an `.await`, use the one of the standard library |
 //! | a barrier, or a value that is initialized once | the `Barrier` and `OnceCell` of `async_lock` or `tokio::sync` |
+//!
+//! For example, the tasks of this pool wait for a setting, and at most two of them work at a time:
+//!
+//! ```
+//! use std::sync::Arc;
+//! use tokio::sync::{Semaphore, mpsc, watch};
+//!
+//! let pool = creel::Pool::builder().workers(4).build()?;
+//! let (set, setting) = watch::channel(0);
+//! let (send, mut results) = mpsc::unbounded_channel();
+//! let permits = Arc::new(Semaphore::new(2));
+//! for number in 1..=10 {
+//!     let (mut setting, send, permits) = (setting.clone(), send.clone(), permits.clone());
+//!     let task = pool.spawn(async move {
+//!         let factor = *setting.wait_for(|factor| *factor > 0).await.unwrap();
+//!         let _permit = permits.acquire().await.unwrap();
+//!         send.send(factor * number).unwrap();
+//!     });
+//!     task.detach();
+//! }
+//! drop(send);
+//! set.send(3).unwrap();
+//! let sum = pool.block_on(async {
+//!     let mut sum = 0;
+//!     while let Some(result) = results.recv().await {
+//!         sum += result;
+//!     }
+//!     sum
+//! });
+//! assert_eq!(sum, 165);
+//! # Ok::<(), creel::BuildError>(())
+//! ```
 
 pub mod bounded;
 pub mod oneshot;

@@ -2,7 +2,9 @@
 //!
 //! A press begins and ends with an upstream event that has the structure `dtmf-event`. Its fields
 //! are `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own
-//! `rtpdtmfsrc` documents them. The duration in a packet has 16 bits. We split a press that is too
+//! `rtpdtmfsrc` documents them. When a press begins or ends, the element posts the message
+//! `dtmf-event-processed` with the same fields. When it stops, it posts `dtmf-event-dropped` for each
+//! event that it has not handled. The duration in a packet has 16 bits. We split a press that is too
 //! long for them into segments.
 //!
 //! Source: RFC 4733, sections 2.3 and 2.5.
@@ -29,8 +31,10 @@ const PACKET_MS: u32 = 40;
 /// The minimum duration of a press in ms. We prolong a shorter press, so that receivers recognize
 /// it.
 const PRESS_MS_MIN: u32 = 250;
-/// The pause between two presses.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause between two presses, in ms. The duration of the last buffer of a press includes it.
+const PAUSE_MS: u32 = 3 * PACKET_MS;
+/// The name of the message about a press or a release that is being sent.
+const PROCESSED: &str = "dtmf-event-processed";
 /// The maximum number of key events that wait for the task. The element refuses further events.
 const WAITING_MAX: usize = 32;
 
@@ -118,59 +122,93 @@ enum Key {
     Up,
 }
 
+impl Key {
+    /// Returns a structure about this event, as GStreamer's own element describes it.
+    fn describe(self, name: &str) -> gst::Structure {
+        let all = gst::Structure::builder(name)
+            .field("type", 1)
+            .field("method", 1)
+            .field("start", matches!(self, Key::Down { .. }));
+        match self {
+            Key::Down { number, volume } => all
+                .field("number", i32::from(number))
+                .field("volume", i32::from(volume))
+                .build(),
+            Key::Up => all.build(),
+        }
+    }
+
+    /// Posts a message about this event on the bus.
+    fn post(self, element: &RtpDtmfSrcElement, name: &str) {
+        let message = gst::message::Element::builder(self.describe(name));
+        // A bus that is flushing refuses the message, and nobody waits for it then.
+        let _ = element.post_message(message.src(element).build());
+    }
+}
+
 /// The key events that wait for the task.
 #[derive(Default)]
+struct Waiting {
+    keys: VecDeque<Key>,
+    waker: Option<Waker>,
+    /// Whether a key is pressed after the events in the queue.
+    is_down: bool,
+}
+
+#[derive(Default)]
 struct Keys {
-    waiting: Mutex<(VecDeque<Key>, Option<Waker>)>,
+    waiting: Mutex<Waiting>,
     seqnum: AtomicU32,
     timestamp: AtomicU32,
     presses: AtomicU64,
 }
 
 impl Keys {
-    fn lock(&self) -> std::sync::MutexGuard<'_, (VecDeque<Key>, Option<Waker>)> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Waiting> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an event. Returns `false` if too many wait already.
+    /// Adds an event. Returns `false` if too many wait already, if a key is pressed while another
+    /// one is, or if a key is released that is not pressed.
     fn push(&self, key: Key) -> bool {
         let mut waiting = self.lock();
-        let room = waiting.0.len() < WAITING_MAX;
-        if room {
-            waiting.0.push_back(key);
+        let is_down = matches!(key, Key::Down { .. });
+        if waiting.keys.len() == WAITING_MAX || is_down == waiting.is_down {
+            return false;
         }
-        let waker = waiting.1.take();
+        waiting.is_down = is_down;
+        waiting.keys.push_back(key);
+        let waker = waiting.waker.take();
         drop(waiting);
         if let Some(waker) = waker {
             waker.wake();
         }
-        room
+        true
     }
 
-    /// Returns the first event that `takes` accepts, after dropping those before it.
-    fn poll_next(&self, cx: &mut Cx<'_>, takes: fn(Key) -> bool) -> Poll<Key> {
+    /// Returns the number and the volume of the next press. Drops a release before it, which
+    /// belongs to a press that a flush has ended.
+    fn poll_press(&self, cx: &mut Cx<'_>) -> Poll<(u8, u8)> {
         let mut waiting = self.lock();
-        while let Some(key) = waiting.0.pop_front() {
-            if takes(key) {
-                return Poll::Ready(key);
+        while let Some(key) = waiting.keys.pop_front() {
+            if let Key::Down { number, volume } = key {
+                return Poll::Ready((number, volume));
             }
         }
-        waiting.1 = Some(cx.waker().clone());
+        waiting.waker = Some(cx.waker().clone());
         Poll::Pending
     }
 
-    /// Returns whether the current press ends. It ends if its key was released, or if the next
-    /// press waits. Removes the release from the queue.
-    fn ends(&self) -> bool {
+    /// Removes the release of the current press from the queue. Returns whether it was there.
+    fn take_release(&self) -> bool {
+        self.lock().keys.pop_front().is_some()
+    }
+
+    /// Removes all events, and begins with no key pressed.
+    fn clear(&self) -> VecDeque<Key> {
         let mut waiting = self.lock();
-        match waiting.0.front() {
-            Some(Key::Up) => {
-                waiting.0.pop_front();
-                true
-            }
-            Some(Key::Down { .. }) => true,
-            None => false,
-        }
+        waiting.is_down = false;
+        std::mem::take(&mut waiting.keys)
     }
 }
 
@@ -266,7 +304,6 @@ impl SourceImpl for RtpDtmfSrc {
             .field("encoding-name", "TELEPHONE-EVENT")
             .field("ssrc", ssrc)
             .build();
-        self.keys.lock().0.clear();
         Ok(Press {
             element: self.obj().clone(),
             pad: self.source.pad.clone(),
@@ -286,6 +323,15 @@ impl SourceImpl for RtpDtmfSrc {
 
     fn playing(&self) {
         self.clock.start(&*self.obj());
+    }
+
+    fn activated(&self, active: bool) {
+        let dropped = self.keys.clear();
+        if !active {
+            for key in dropped {
+                key.post(&self.obj(), "dtmf-event-dropped");
+            }
+        }
     }
 
     fn source_event(&self, event: &gst::Event) -> Option<bool> {
@@ -375,10 +421,7 @@ impl Body for Press {
         }
         match self.phase {
             Phase::Idle => {
-                let down = |key| matches!(key, Key::Down { .. });
-                let Key::Down { number, volume } = ready!(self.keys.poll_next(cx, down)) else {
-                    return Poll::Ready(Ok(()));
-                };
+                let (number, volume) = ready!(self.keys.poll_press(cx));
                 let begin = self.clock.running_time().unwrap_or_default();
                 let ticks = u128::from(begin.nseconds()) * u128::from(self.rate) / 1_000_000_000;
                 self.phase = Phase::Pressed {
@@ -390,6 +433,7 @@ impl Body for Press {
                     total_ms: 0,
                 };
                 self.keys.presses.fetch_add(1, Ordering::Relaxed);
+                Key::Down { number, volume }.post(&self.element, PROCESSED);
                 self.wait(Duration::from_millis(PACKET_MS.into()));
                 Poll::Ready(Ok(()))
             }
@@ -450,7 +494,7 @@ impl Press {
         }
         *duration += step;
         *total_ms += PACKET_MS;
-        let end = *total_ms >= PRESS_MS_MIN && self.keys.ends();
+        let end = *total_ms >= PRESS_MS_MIN && self.keys.take_release();
         let packet = Packet {
             number: *number,
             volume: *volume,
@@ -462,7 +506,8 @@ impl Press {
         };
         if end {
             self.phase = Phase::Pause;
-            self.wait(PAUSE);
+            Key::Up.post(&self.element, PROCESSED);
+            self.wait(Duration::from_millis(PAUSE_MS.into()));
         } else {
             self.wait(Duration::from_millis(PACKET_MS.into()));
         }
@@ -484,7 +529,8 @@ impl Press {
         let mut buffer = gst::Buffer::from_slice(bytes);
         let inner = buffer.get_mut().ok_or(gst::FlowError::Error)?;
         inner.set_pts(packet.pts);
-        inner.set_duration(u64::from(PACKET_MS) * gst::ClockTime::MSECOND);
+        let pause_ms = if packet.end { PAUSE_MS } else { 0 };
+        inner.set_duration(u64::from(PACKET_MS + pause_ms) * gst::ClockTime::MSECOND);
         self.keys
             .seqnum
             .store(self.seqnum.into(), Ordering::Relaxed);

@@ -136,6 +136,8 @@ where
         .build()
 }
 
+/// Handles an event from downstream. Returns true if the element has flushed itself, even if the
+/// elements after it refuse the event.
 fn upstream_event<T: SourceImpl>(element: &T, event: gst::Event) -> bool {
     if let Some(handled) = element.source_event(&event) {
         return handled;
@@ -145,11 +147,13 @@ fn upstream_event<T: SourceImpl>(element: &T, event: gst::Event) -> bool {
         gst::EventView::FlushStart(_) => {
             element.flushing(true);
             source.stream.flush_start();
-            source.pad.push_event(event)
+            source.pad.push_event(event);
+            true
         }
         gst::EventView::FlushStop(_) => {
             element.flushing(false);
-            source.flush_stop(event)
+            source.flush_stop(event);
+            true
         }
         gst::EventView::Reconfigure(_) | gst::EventView::Latency(_) => true,
         _ => false,

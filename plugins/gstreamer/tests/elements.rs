@@ -317,11 +317,13 @@ fn a_long_key_press_is_sent_in_segments() {
             .field("volume", 10)
             .field("start", start);
         let event = gst::event::CustomUpstream::new(event.build());
-        assert!(pipeline.get("src").send_event(event));
+        pipeline.get("src").send_event(event)
     };
-    key(true);
+    assert!(!key(false), "no key is pressed");
+    assert!(key(true));
+    assert!(!key(true), "the key is pressed already");
     wait_for(|| got.lock().unwrap().len() >= 15);
-    key(false);
+    assert!(key(false));
     let is_end = |packet: &Vec<u8>| packet[13] & 0x80 != 0;
     wait_for(|| {
         got.lock()
@@ -363,4 +365,29 @@ fn a_long_key_press_is_sent_in_segments() {
     let mut timestamps: Vec<u32> = got.iter().map(|packet| of(packet).0).collect();
     timestamps.dedup();
     assert!(timestamps.len() >= 2, "there are several segments");
+    let bus = pipeline.bin().bus().unwrap();
+    for start in [true, false] {
+        let message = bus.pop_filtered(&[gst::MessageType::Element]).unwrap();
+        let structure = message.structure().unwrap();
+        assert_eq!(structure.name(), "dtmf-event-processed");
+        assert_eq!(structure.get::<bool>("start"), Ok(start));
+        assert_eq!(structure.get::<i32>("number").ok(), start.then_some(5));
+    }
+}
+
+#[test]
+fn a_source_reports_a_flush_as_handled_also_if_nobody_after_it_does() {
+    // Nothing is linked to the pad behind the harness, so its events are refused.
+    let mut harness = gst_check::Harness::new("creel-appsrc");
+    let source = harness.element().unwrap();
+    source.set_property("caps", gst::Caps::new_empty_simple("test/x"));
+    harness.play();
+    let push = || source.emit_by_name::<bool>("push-buffer", &[&gst::Buffer::new()]);
+    assert!(push());
+    assert!(harness.pull().is_ok());
+    assert!(harness.push_upstream_event(gst::event::FlushStart::new()));
+    assert!(!push());
+    assert!(harness.push_upstream_event(gst::event::FlushStop::new(true)));
+    assert!(push());
+    assert!(harness.pull().is_ok());
 }

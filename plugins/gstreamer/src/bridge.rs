@@ -8,13 +8,13 @@
 use gst::glib;
 use gst::prelude::*;
 use gst::subclass::prelude::*;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicPtr, AtomicU64};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::context::{self, Context};
 use crate::fifo::{Fifo, Item, Leaky};
 use crate::hub::{Hub, Hubs, Receiver};
-use crate::queue::{Forward, limits, limits_of};
+use crate::queue::{self, Forward, limits, limits_of};
 use crate::settings::Settings;
 use crate::source::Source;
 
@@ -22,14 +22,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the property with the name of the connection.
-fn name_property(name: &str) -> glib::ParamSpec {
-    glib::ParamSpecString::builder(name)
+/// Returns the property with the name of the connection. A source may change its connection while
+/// it plays.
+fn name_property(name: &str, of_source: bool) -> glib::ParamSpec {
+    let property = glib::ParamSpecString::builder(name)
         .nick("Connection")
         .blurb("Name of the connection. The sink and the sources have the same name")
-        .default_value(Some(""))
-        .mutable_ready()
-        .build()
+        .default_value(Some(""));
+    match of_source {
+        true => property.mutable_playing().build(),
+        false => property.mutable_ready().build(),
+    }
 }
 
 /// Returns the properties of a source.
@@ -44,7 +47,7 @@ fn source_properties(name: &str) -> Vec<glib::ParamSpec> {
     let mut all = context::properties();
     all.extend(limits());
     all.extend([
-        name_property(name),
+        name_property(name, true),
         glib::ParamSpecEnum::builder::<Leaky>("leaky")
             .nick("Leaky")
             .blurb("Which buffers the source drops, if any, when its limits are reached")
@@ -104,6 +107,47 @@ fn change_receiver(
     Ok(())
 }
 
+/// Moves a source to the connection that its settings name, and flushes it. Does nothing if the
+/// source has no connection yet.
+fn change_connection(
+    element: &gst::Element,
+    hub: &Mutex<Option<Arc<Hub>>>,
+    receiver: &Arc<Receiver>,
+    (hubs, name, most): (&Hubs, &str, usize),
+) {
+    let new = Hub::acquire(hubs, name);
+    let old = lock(hub).clone();
+    let Some(old) = old.filter(|old| !Arc::ptr_eq(old, &new)) else {
+        return;
+    };
+    let Receiver { fifo, source, .. } = &**receiver;
+    if source.pad.is_active() {
+        queue::flush_start(fifo, source, gst::event::FlushStart::new());
+    }
+    old.disconnect(receiver);
+    let connected = new.connect(receiver, most);
+    *lock(hub) = Some(new);
+    if source.pad.is_active() {
+        fifo.clear();
+        source.flush_stop(gst::event::FlushStop::new(false));
+        fifo.start();
+        // If the pad was deactivated meanwhile, nobody takes from the queue any more.
+        if !source.pad.is_active() {
+            fifo.close(gst::FlowError::Flushing);
+        }
+    }
+    let message = match connected {
+        true => gst::message::Latency::builder().src(element).build(),
+        false => {
+            let text = format!("the connection `{name}` already has a source");
+            let error = gst::message::Error::builder(gst::ResourceError::Busy, &text);
+            error.src(element).build()
+        }
+    };
+    // A bus that is flushing refuses the message, and nobody waits for it then.
+    let _ = element.post_message(message);
+}
+
 /// Answers a query to the source of a connection.
 fn source_query(
     pad: &gst::Pad,
@@ -157,7 +201,7 @@ macro_rules! bridge {
 
             fn with_class(class: &Self::Class) -> Self {
                 static PROPERTIES: LazyLock<[glib::ParamSpec; 1]> =
-                    LazyLock::new(|| [name_property($property)]);
+                    LazyLock::new(|| [name_property($property, false)]);
                 let template = class
                     .pad_template("sink")
                     .expect("the class has this template");
@@ -190,7 +234,7 @@ macro_rules! bridge {
         impl ObjectImpl for $sink {
             fn properties() -> &'static [glib::ParamSpec] {
                 static PROPERTIES: LazyLock<[glib::ParamSpec; 1]> =
-                    LazyLock::new(|| [name_property($property)]);
+                    LazyLock::new(|| [name_property($property, false)]);
                 &*PROPERTIES
             }
 
@@ -348,6 +392,7 @@ macro_rules! bridge {
                     fifo: Fifo::new(limits_of(&settings)),
                     source: Source::new(pad),
                     joined: AtomicU64::new(0),
+                    hub: AtomicPtr::default(),
                 });
                 Self {
                     settings,
@@ -370,6 +415,15 @@ macro_rules! bridge {
                 self.receiver
                     .fifo
                     .configure(limits_of(&self.settings), leaky);
+                if spec.name() == $property {
+                    let name = self.settings.string($property);
+                    change_connection(
+                        self.obj().upcast_ref(),
+                        &self.hub,
+                        &self.receiver,
+                        (&$hubs, &name, $most),
+                    );
+                }
             }
 
             fn property(&self, _id: usize, spec: &glib::ParamSpec) -> glib::Value {

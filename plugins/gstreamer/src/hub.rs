@@ -7,7 +7,7 @@
 
 use gst::prelude::*;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::fifo::{Fifo, Item, Since};
@@ -21,6 +21,8 @@ pub(crate) struct Receiver {
     /// The start of the queue, counted from 1, for which the receiver has got the sticky events of
     /// the sink. If the queue has been started again since, the receiver needs them again.
     pub(crate) joined: AtomicU64,
+    /// The hub that the receiver belongs to. It is only compared.
+    pub(crate) hub: AtomicPtr<Hub>,
 }
 
 /// The hubs of one kind of element, by name.
@@ -84,6 +86,7 @@ impl Hub {
         let mut inner = lock(&self.inner);
         let free = inner.receivers.len() < most;
         if free {
+            receiver.hub.store(self.address(), Ordering::SeqCst);
             Arc::make_mut(&mut inner.receivers).push(Arc::clone(receiver));
         }
         free
@@ -98,6 +101,10 @@ impl Hub {
     /// Returns the pad of the sink.
     pub(crate) fn sink(&self) -> Option<gst::Pad> {
         lock(&self.inner).sink.as_ref()?.upgrade()
+    }
+
+    fn address(&self) -> *mut Self {
+        std::ptr::from_ref(self).cast_mut()
     }
 
     fn receivers(&self) -> Arc<Vec<Arc<Receiver>>> {
@@ -129,6 +136,11 @@ impl Hub {
             let since = receiver.fifo.since();
             if self.stops.load(Ordering::SeqCst) {
                 return Err(gst::FlowError::Flushing);
+            }
+            // The receiver may have changed to another hub since we read the list. In this case, it
+            // belongs to that hub before its queue starts again, so that we see one of the two.
+            if receiver.hub.load(Ordering::SeqCst) != self.address() {
+                continue;
             }
             let joins = receiver.joined.load(Ordering::SeqCst) != since.starts;
             if joins && !receiver.welcome(pad, item, since) {

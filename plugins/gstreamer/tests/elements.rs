@@ -205,6 +205,53 @@ fn receivers_join_and_leave_a_sender() {
 }
 
 #[test]
+fn a_receiver_changes_its_connection_while_it_plays() {
+    let senders = [("one", 1), ("two", 2)].map(|(name, channels)| {
+        let sender = Pipeline::parse(&format!(
+            "creel-audiotestsrc samples-per-buffer=8 context=i \
+             ! audio/x-raw,rate=8000,channels={channels} ! creel-intersink inter-context={name}"
+        ));
+        sender.set_state(gst::State::Playing);
+        sender
+    });
+    let receiver = Pipeline::parse(&format!(
+        "creel-intersrc name=src inter-context=one context=r ! {SINK}"
+    ));
+    let channels = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&channels);
+    receiver.on_buffer("sink", move |_, caps| {
+        let caps = caps.unwrap();
+        let count: i32 = caps.structure(0).unwrap().get("channels").unwrap();
+        seen.store(count as usize, Ordering::SeqCst);
+    });
+    receiver.set_state(gst::State::Playing);
+    for round in 0..50 {
+        let source = receiver.get("src");
+        source.set_property("inter-context", ["one", "two"][round % 2]);
+        wait_for(|| channels.load(Ordering::SeqCst) == round % 2 + 1);
+    }
+    drop(senders);
+}
+
+#[test]
+fn a_source_that_changes_to_a_proxy_that_is_taken_reports_an_error() {
+    let taken = Pipeline::parse(&format!(
+        "creel-proxysrc proxy-context=taken context=r ! {SINK}"
+    ));
+    taken.set_state(gst::State::Playing);
+    let other = Pipeline::parse(&format!(
+        "creel-proxysrc name=src proxy-context=other context=r ! {SINK}"
+    ));
+    other.set_state(gst::State::Playing);
+    other.get("src").set_property("proxy-context", "taken");
+    assert!(
+        other
+            .wait_for_error()
+            .contains("`taken` already has a source")
+    );
+}
+
+#[test]
 fn a_sender_stops_although_its_receiver_takes_nothing() {
     for context in ["audiotestsrc", "audiotestsrc ! creel-queue"] {
         let sender = Pipeline::parse(&format!("{context} ! creel-intersink inter-context=stuck"));

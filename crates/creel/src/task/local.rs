@@ -385,10 +385,8 @@ impl LocalContext<'_> {
     /// Releases the local scheduler, which reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
         if let Some(heap) = self.scheduler.heap() {
-            // SAFETY: a heap lives at least as long as the local scheduler that owns it.
-            let heap = unsafe { heap.as_ref() };
             // SAFETY: this thread still holds the local scheduler, so it owns the heap.
-            unsafe { heap.return_collected() };
+            unsafe { heap.as_ref().return_collected() };
         }
         self.scheduler.context.store(false, Ordering::Relaxed);
         let none = Current {

@@ -155,9 +155,7 @@ fn turn(slot: &WorkerSlot, shared: &Shared, pace: &mut Pace, watchdog: &mut Watc
     let looped = found.fired && shared.loops.has_part(slot) && take_part(slot, shared) || looped;
     let helped = steal(slot, shared, &mut search) | help(slot, shared, &mut search);
     let jobs = run_jobs(slot, shared, &mut search);
-    // In a large pool, a neighbour may have woken this worker without a search.
-    let looks = found.tasks || shared.slots.is_large() && shared.tasks.any_left();
-    let tasks = shared.tasks.turn(slot, search, looks);
+    let tasks = shared.tasks.turn(slot, search, found.tasks);
     let reacted = (pace.reacts() || found.sockets) && react(slot, shared, pace);
     looped || inbox || helped || jobs || tasks || reacted || found.fired
 }

@@ -40,19 +40,14 @@ pub(super) fn worker() -> Option<(Arc<Tasks>, usize)> {
     local(&WORKER, |worker| worker.borrow().clone()).flatten()
 }
 
-/// Returns the index of the worker of this pool that the calling thread is, if it is one.
-pub(super) fn worker_of(tasks: &Tasks) -> Option<usize> {
-    let index = |worker: &RefCell<Option<(Arc<Tasks>, usize)>>| {
-        let worker = worker.borrow();
-        let (own, index) = worker.as_ref()?;
-        ptr::eq(Arc::as_ptr(own), tasks).then_some(*index)
-    };
-    local(&WORKER, index).flatten()
-}
-
 /// Returns whether the calling thread is worker `index` of this pool.
 pub(super) fn is_worker(tasks: &Tasks, index: usize) -> bool {
-    worker_of(tasks) == Some(index)
+    let is_it = |worker: &RefCell<Option<(Arc<Tasks>, usize)>>| {
+        let worker = worker.borrow();
+        let own = worker.as_ref();
+        own.is_some_and(|(own, at)| ptr::eq(Arc::as_ptr(own), tasks) && *at == index)
+    };
+    local(&WORKER, is_it).unwrap_or(false)
 }
 
 /// A `block_on` that this thread is in, with a link to the one around it.

@@ -57,18 +57,14 @@ impl TaskPart for Tasks {
         false
     }
 
-    fn any_left(&self) -> bool {
-        false
-    }
-
     fn stats(&self) -> TaskStats {
         TaskStats::default()
     }
 
     /// Ends the search of a notified worker, because it can find no task if the feature `tasks` is off.
-    fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, looks: bool) -> bool {
+    fn turn(&self, _: &WorkerSlot, mut search: Option<Search>, rescues: bool) -> bool {
         self.slots.end_search_of(&mut search);
-        if looks {
+        if rescues {
             self.slots.ensure_watchdog();
         }
         false

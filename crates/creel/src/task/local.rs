@@ -18,7 +18,7 @@ use super::lifo::Lifo;
 use super::run_queue::RunQueue;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
-use super::steal::{POLL_NS_WORTH_A_STEAL, copies};
+use super::steal::POLL_NS_WORTH_A_STEAL;
 use super::tasks::Tasks;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell, local,
@@ -40,9 +40,10 @@ pub(crate) struct LocalScheduler {
     /// the pool ends.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
-    /// The values from which thieves judge whether a steal is worth its cost. They rarely change,
-    /// and have a cache line of their own.
-    judged: CachePadded<Judged>,
+    /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
+    pub(super) poll_ns: AtomicU32,
+    /// The number of polls so far when the watchdog found the holder stuck. It is only a hint.
+    stuck_at: AtomicU64,
     /// Whether a thread holds this local scheduler. The watchdog reads it for the local schedulers
     /// of `block_on` callers. The holder stores it. It is only a hint.
     context: AtomicBool,
@@ -65,14 +66,6 @@ pub(crate) struct LocalScheduler {
     /// that it is not running and then reads this. At least one of them sees the other's write.
     /// Otherwise, a new task could be left on a worker without a thread.
     pub(super) bound_alive: AtomicUsize,
-}
-
-struct Judged {
-    /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
-    poll_ns: AtomicU32,
-    /// The number of polls so far when the watchdog found the holder stuck. It is only a hint. It is
-    /// `u64::MAX` before that.
-    stuck_at: AtomicU64,
 }
 
 /// The state that only the holder accesses.
@@ -230,10 +223,8 @@ impl LocalScheduler {
                 looked: Instant::now(),
                 last_ns: 0,
             })),
-            judged: CachePadded::new(Judged {
-                poll_ns: AtomicU32::new(0),
-                stuck_at: AtomicU64::new(u64::MAX),
-            }),
+            poll_ns: AtomicU32::new(0),
+            stuck_at: AtomicU64::new(u64::MAX),
             context: AtomicBool::new(false),
             others: Counter::default(),
             counters: Counters::default(),
@@ -317,18 +308,7 @@ impl LocalScheduler {
 
     /// Returns a recent estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
-        self.judged.poll_ns.load(Ordering::Relaxed)
-    }
-
-    /// Stores a new estimate of the duration of a poll in this local scheduler, in ns.
-    pub(super) fn set_poll_ns(&self, ns: u32) {
-        // Thieves read the estimate, so we write it only if it has changed noticeably.
-        let before = self.poll_ns();
-        if ns.abs_diff(before) > before / 8
-            || (ns < POLL_NS_WORTH_A_STEAL) != (before < POLL_NS_WORTH_A_STEAL)
-        {
-            self.judged.poll_ns.store(ns, Ordering::Relaxed);
-        }
+        self.poll_ns.load(Ordering::Relaxed)
     }
 
     /// Returns the number of polls that have begun in this local scheduler, which measures the
@@ -340,13 +320,12 @@ impl LocalScheduler {
 
     /// Records that the watchdog has seen no progress beyond this count.
     pub(super) fn mark_stuck(&self, progress: u64) {
-        self.judged.stuck_at.store(progress, Ordering::Relaxed);
+        self.stuck_at.store(progress, Ordering::Relaxed);
     }
 
     /// Returns whether the holder has made no progress since the watchdog found it stuck.
     pub(super) fn is_stuck(&self) -> bool {
-        let stuck_at = self.judged.stuck_at.load(Ordering::Relaxed);
-        stuck_at != u64::MAX && stuck_at == self.progress()
+        self.stuck_at.load(Ordering::Relaxed) == self.progress()
     }
 
     /// Returns whether a thread holds this local scheduler, which is one for `block_on` callers.
@@ -354,28 +333,17 @@ impl LocalScheduler {
         self.context.load(Ordering::Relaxed)
     }
 
-    /// Claims a task from this local scheduler for the thread that holds `own`, if the polls here
-    /// are long enough to be worth a steal, or if the holder is stuck. The task comes from the
-    /// queue, or from the LIFO slot of a holder that is stuck.
+    /// Claims a task from this local scheduler for the thread that holds `own`. The task comes from
+    /// the queue. If `slot` is true, it may come from the LIFO slot too.
     ///
     /// # Safety
     ///
     /// The caller must hold `own`, which must be another local scheduler.
-    pub(super) unsafe fn steal(&self, own: &LocalScheduler) -> Option<(Task, Claim)> {
-        let poll_ns = self.poll_ns();
-        let steal = |again| {
-            // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
-            // holds `own`, so it is the owner of that queue, and it accesses only atomics of this
-            // one.
-            unsafe { self.hints.steal(&own.hints, copies(poll_ns), again) }
-        };
-        let worth = poll_ns >= POLL_NS_WORTH_A_STEAL;
-        let stolen = if worth { steal(false) } else { None };
-        if stolen.is_some() || !self.is_stuck() {
-            return stolen;
-        }
-        steal(true).or_else(|| {
-            let task = self.lifo.steal()?;
+    pub(super) unsafe fn steal(&self, own: &LocalScheduler, slot: bool) -> Option<(Task, Claim)> {
+        // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
+        // holds `own`, so it is the owner of that queue, and it accesses only atomics of this one.
+        unsafe { self.hints.steal(&own.hints) }.or_else(|| {
+            let task = slot.then(|| self.lifo.steal())??;
             Some((task, task.state().claimed()))
         })
     }
@@ -384,10 +352,6 @@ impl LocalScheduler {
 impl LocalContext<'_> {
     /// Releases the local scheduler, which reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
-        if let Some(heap) = self.scheduler.heap() {
-            // SAFETY: this thread still holds the local scheduler, so it owns the heap.
-            unsafe { heap.as_ref().return_collected() };
-        }
         self.scheduler.context.store(false, Ordering::Relaxed);
         let none = Current {
             scheduler: ptr::null(),

@@ -230,7 +230,9 @@ impl<'a> LocalContext<'a> {
             self.tasks.slots.end_search(search);
         }
         let stolen = stolen?;
-        steal::notify_helpers(self.tasks, stolen.left_ns, None);
+        if stolen.leaves_long {
+            steal::notify_helper(self.tasks, true, Instant::now());
+        }
         Some((stolen.task, stolen.claim))
     }
 
@@ -274,10 +276,11 @@ impl<'a> LocalContext<'a> {
             (guess, outside)
         });
         self.scheduler
-            .set_poll_ns(guess.min(u32::MAX.into()) as u32);
-        let (here, outside_here) = (self.scheduler.hints.unreserved(), self.tasks.outside.len());
+            .poll_ns
+            .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
+        let (here, outside_here) = (self.scheduler.hints.len(), self.tasks.outside.len());
         if here + outside_here > 0 && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
-            steal::notify_helpers(self.tasks, here as u64 * guess, Some(now));
+            steal::notify_helper(self.tasks, steal::is_long(here, guess), now);
         }
         outside
     }

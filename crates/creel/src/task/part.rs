@@ -4,7 +4,7 @@
 use super::context;
 use super::end::Stranded;
 use super::local;
-use super::steal::{self, Progress};
+use super::steal::Progress;
 use super::tasks::Tasks;
 use crate::time::timers::Timers;
 use crate::worker::idle::Search;
@@ -52,18 +52,14 @@ impl TaskPart for Tasks {
         self.any_outside()
     }
 
-    fn any_left(&self) -> bool {
-        steal::any_left(self)
-    }
-
     #[inline]
     fn stats(&self) -> TaskStats {
         self.stats()
     }
 
     #[inline]
-    fn turn(&self, slot: &WorkerSlot, search: Option<Search>, looks: bool) -> bool {
-        self.turn(slot, search, looks)
+    fn turn(&self, slot: &WorkerSlot, search: Option<Search>, rescues: bool) -> bool {
+        self.turn(slot, search, rescues)
     }
 
     #[inline]

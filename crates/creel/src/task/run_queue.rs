@@ -12,14 +12,14 @@
 
 use super::cell::{Header, Task};
 use super::state::Claim;
-use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell, prefetch_to_write};
+use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
 use crossbeam_utils::CachePadded;
-use std::ops::Range;
 
-/// The maximum number of ranges that a thief reserves to find a hint that is not stale.
-const RANGES: usize = 4;
-/// The owner prefetches the task that it will take after this number of further tasks.
-const AHEAD: usize = 4;
+/// The maximum number of hints that a thief checks to find one that is not stale. It checks this
+/// number from the place where it begins, and then the same number from the head.
+const LOOKS: usize = 32;
+/// The maximum number of hints that a thief copies.
+const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
 /// The length of the first buffer, in hints.
 const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
 
@@ -50,9 +50,9 @@ pub(super) struct RunQueue {
     /// `Release` stores synchronize with a thief's `Acquire` loads, so that the thief sees the
     /// buffer and the hints up to there.
     ends: CachePadded<Ends>,
-    /// The range of hints that thieves have reserved ([`Reserved`]). It only keeps thieves apart,
+    /// The position after the hints that the last thief reserved. It only keeps thieves apart,
     /// because each task is claimed separately.
-    reserved: CachePadded<AtomicU64>,
+    stolen_to: AtomicUsize,
     /// The newest of `buffers`, which is the one in use.
     current: AtomicPtr<Buffer>,
     /// Every buffer that was created, each as a leaked box, because thieves hold pointers to them.
@@ -79,7 +79,7 @@ impl RunQueue {
                 head: AtomicUsize::new(0),
                 tail: AtomicUsize::new(0),
             }),
-            reserved: CachePadded::new(AtomicU64::new(0)),
+            stolen_to: AtomicUsize::new(0),
             current: AtomicPtr::new(first),
             buffers: UnsafeCell::new(vec![first]),
         }
@@ -151,140 +151,70 @@ impl RunQueue {
     #[inline]
     pub(super) unsafe fn pop(&self) -> Option<Task> {
         let head = self.ends.head.load(Ordering::Relaxed);
-        let tail = self.ends.tail.load(Ordering::Relaxed);
-        if head == tail {
+        if head == self.ends.tail.load(Ordering::Relaxed) {
             return None;
         }
-        let buffer = self.buffer();
-        let hint = buffer.at(head).load(Ordering::Relaxed);
-        let ahead = head.wrapping_add(AHEAD);
-        if (tail.wrapping_sub(ahead) as isize) > 0 {
-            // Another core may have written the task.
-            prefetch_to_write(buffer.at(ahead).load(Ordering::Relaxed).cast());
-        }
+        let hint = self.buffer().at(head).load(Ordering::Relaxed);
         self.ends
             .head
             .store(head.wrapping_add(1), Ordering::Release);
         Task::from_ptr(hint)
     }
 
-    /// Claims one of the tasks in this queue for the thread that owns `own`, and copies up to
-    /// `copies` of the hints behind it to `own`. The first thread to claim one of these tasks gets
-    /// it.
+    /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
+    /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
     ///
-    /// Each hint is given to one thief only, so a queue whose hints other thieves have copied is
-    /// empty for this thief. If `again` is true, the search checks those hints as well, and copies
-    /// none.
+    /// The search begins in the middle of the queue, or behind the hints that the last thief
+    /// reserved. Therefore the owner and the thieves rarely compete for the same hints.
     ///
     /// # Safety
     ///
     /// The caller must be the owner of `own`, which must be another queue.
-    pub(super) unsafe fn steal(
-        &self,
-        own: &RunQueue,
-        copies: usize,
-        again: bool,
-    ) -> Option<(Task, Claim)> {
+    pub(super) unsafe fn steal(&self, own: &RunQueue) -> Option<(Task, Claim)> {
         let head = self.ends.head.load(Ordering::Acquire);
         let len = self.len();
-        let hint = |offset: usize| {
-            let at = self.buffer().at(head.wrapping_add(offset));
-            Task::from_ptr(at.load(Ordering::Acquire))
-        };
-        let claim = |task: Task| {
-            prefetch_to_write(task.as_ptr().cast_const().cast());
-            Some((task, task.state().claim_hinted()?))
-        };
-        for _ in 0..RANGES {
-            let Some(range) = self.reserve(head, len, 1 + copies) else {
-                break;
-            };
-            let mut hints = range.filter_map(hint);
-            let Some(claimed) = hints.find_map(claim) else {
-                continue;
-            };
-            for task in hints {
-                // SAFETY: the caller is the owner of `own`.
-                unsafe { own.push(task) };
-            }
-            return Some(claimed);
+        if len == 0 {
+            return None;
         }
-        let all = 0..if again { len } else { 0 };
-        all.filter_map(hint).find_map(claim)
+        let buffer = self.buffer();
+        let hint = |offset: usize| {
+            let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
+            Task::from_ptr(hint)
+        };
+        // If the thief finds no task in the first `LOOKS` hints from that offset on, it continues
+        // at the head.
+        let from = self.reserve(head, len);
+        let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
+        let (offset, task, claim) = offsets.find_map(|offset| {
+            let task = hint(offset)?;
+            Some((offset, task, task.state().claim_hinted()?))
+        })?;
+        for task in (offset + 1..len.min(offset + 1 + COPIES)).filter_map(hint) {
+            // SAFETY: the caller is the owner of `own`.
+            unsafe { own.push(task) };
+        }
+        Some((task, claim))
     }
 
-    /// Returns the number of hints that no thief has reserved. The answer may be out of date.
-    pub(super) fn unreserved(&self) -> usize {
-        let (head, len) = (self.ends.head.load(Ordering::Acquire), self.len());
-        let reserved = Reserved::of(self.reserved.load(Ordering::Relaxed), head);
-        reserved.map_or(len, |reserved| {
-            len - len.min(reserved.end) + len.min(reserved.first)
-        })
-    }
-
-    /// Reserves up to `most` hints for a thief, and returns their offsets from `head`. Returns
-    /// `None` if thieves have reserved all hints.
-    ///
-    /// The reserved hints are a range. It begins in the middle of the queue, and grows towards the
-    /// tail as long as there are hints, and then towards the head. Therefore the owner and the
-    /// thieves rarely compete for the same hints.
-    fn reserve(&self, head: usize, len: usize, most: usize) -> Option<Range<usize>> {
-        let mut seen = self.reserved.load(Ordering::Relaxed);
+    /// Reserves a few hints for a thief, and returns the offset of the first one from `head`. The
+    /// next thief begins behind them, if that position is still in the queue, or in the middle.
+    fn reserve(&self, head: usize, len: usize) -> usize {
+        let mut stolen_to = self.stolen_to.load(Ordering::Relaxed);
         loop {
-            let (next, taken) = match Reserved::of(seen, head) {
-                Some(Reserved { first, end }) if end < len => {
-                    let taken = end..len.min(end + most);
-                    (first..taken.end, taken)
-                }
-                Some(Reserved { first, end }) => {
-                    let last = first.min(len);
-                    let taken = last.saturating_sub(most)..last;
-                    (taken.start..end, taken)
-                }
-                None => {
-                    let taken = len / 2..len.min(len / 2 + most);
-                    (taken.clone(), taken)
-                }
-            };
-            if taken.is_empty() {
-                return None;
-            }
-            let reserved = self.reserved.compare_exchange_weak(
-                seen,
-                Reserved::word(next, head),
+            let last = stolen_to.wrapping_sub(head);
+            let from = if last < len { last } else { len / 2 };
+            let end = head.wrapping_add(len.min(from + 1 + COPIES));
+            let reserved = self.stolen_to.compare_exchange_weak(
+                stolen_to,
+                end,
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
             match reserved {
-                Ok(_) => return Some(taken),
-                Err(now) => seen = now,
+                Ok(_) => return from,
+                Err(now) => stolen_to = now,
             }
         }
-    }
-}
-
-/// The range of hints that thieves have reserved, as offsets from the head of the queue.
-struct Reserved {
-    first: usize,
-    end: usize,
-}
-
-impl Reserved {
-    /// Returns the range of a word, or `None` if the owner has popped all of it.
-    ///
-    /// The word contains the lower halves of the two positions. If no thief comes while the owner
-    /// pops two billion hints, a very old range may look like one that is ahead of the owner. This
-    /// only delays thieves until the holder is found stuck, because they then ignore the range.
-    fn of(word: u64, head: usize) -> Option<Self> {
-        let offset = |position: u64| (position as u32).wrapping_sub(head as u32) as i32;
-        let end = usize::try_from(offset(word)).ok().filter(|end| *end > 0)?;
-        let first = usize::try_from(offset(word >> 32)).unwrap_or(0);
-        Some(Self { first, end })
-    }
-
-    fn word(range: Range<usize>, head: usize) -> u64 {
-        let position = |offset: usize| u64::from(head.wrapping_add(offset) as u32);
-        position(range.start) << 32 | position(range.end)
     }
 }
 

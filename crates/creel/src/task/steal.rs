@@ -12,7 +12,6 @@
 //!   finds such holders (`pool/watchdog.rs`).
 
 use super::cell::Task;
-use super::context;
 use super::local::LocalScheduler;
 use super::state::Claim;
 use super::tasks::Tasks;
@@ -25,8 +24,6 @@ use std::time::Duration;
 pub(super) const POLL_NS_WORTH_A_STEAL: u32 = 700;
 /// The shortest time between two notifications of workers because of a queue of tasks.
 const NOTIFY_INTERVAL: Duration = Duration::from_micros(100);
-/// The work in a queue, in ns, for which a worker of a large pool wakes two others.
-const WORTH_TWO_WAKES_NS: u64 = 20_000;
 
 /// Limits how often threads notify a worker because another worker has a long enough queue of
 /// tasks.
@@ -57,61 +54,30 @@ impl NotifyLimiter {
     }
 }
 
-/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. `work_ns`
-/// is an estimate of the work in this queue, in ns. If it is short, this needs the time, and does
-/// nothing if the last such notification is too recent.
-///
-/// In a large pool, it also wakes neighbours of the calling thread. They need no search, so the
-/// number of awake workers grows exponentially.
-pub(super) fn notify_helpers(tasks: &Tasks, work_ns: u64, now: Option<Instant>) {
+/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless
+/// the queue is `long`, this does nothing if the last such notification is too recent.
+pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
     let idle = &tasks.slots.idle;
-    if !idle.any_listed() {
-        return;
-    }
-    if tasks.slots.is_large() && work_ns > WORTH_TWO_WAKES_NS {
-        let own = context::worker_of(tasks).unwrap_or(0);
-        tasks.slots.wake_neighbours(own);
-    }
-    let is_due = |now| tasks.notify_limiter.may_notify(now);
-    let long = work_ns > NOTIFY_INTERVAL.as_nanos() as u64;
-    // The answer of `is_searching` is only a hint. `notify_one` decides again, and the next
-    // maintenance of a local scheduler comes soon.
-    if !idle.is_searching() && (long || now.is_some_and(is_due)) {
+    // The answer of `wanted` is only a hint. `notify_one` decides again, and the next maintenance
+    // of a local scheduler comes soon.
+    let wanted = idle.any_listed() && !idle.is_searching();
+    if wanted && (long || tasks.notify_limiter.may_notify(now)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
         // again.
         let _ = tasks.slots.notify_one(0, When::Now);
     }
 }
 
-/// Returns the number of hints that a thief copies from a queue whose polls take this time. The
-/// copied tasks take about as long as a few steals.
-pub(super) fn copies(poll_ns: u32) -> usize {
-    const COPIES_MAX: u32 = if cfg!(creel_loom) { 1 } else { 15 };
-    const COPIED_NS: u32 = 30_000;
-    COPIES_MAX.min(COPIED_NS / poll_ns.max(1)) as usize
+/// Returns whether a queue of `len` tasks would keep its worker busy for longer than the time
+/// between two notifications.
+pub(super) fn is_long(len: usize, poll_ns: u64) -> bool {
+    len as u64 * poll_ns > NOTIFY_INTERVAL.as_nanos() as u64
 }
 
 /// Returns all local schedulers of the pool.
 pub(super) fn schedulers(tasks: &Tasks) -> impl Iterator<Item = &LocalScheduler> {
     let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.schedulers.at(index));
     slots.chain(tasks.block_on_schedulers.all())
-}
-
-/// Returns the local scheduler with this number, if there is one. The local schedulers of
-/// `block_on` callers come after those of the workers.
-fn scheduler(tasks: &Tasks, at: usize) -> Option<&LocalScheduler> {
-    let slots = tasks.slots.idle.slots();
-    if at < slots {
-        return Some(tasks.schedulers.at(at));
-    }
-    let others = tasks.block_on_schedulers.made();
-    (at - slots < others).then(|| tasks.block_on_schedulers.scheduler(at - slots))
-}
-
-/// Returns whether the local scheduler from which a thief has stolen last seems to have more tasks.
-pub(super) fn any_left(tasks: &Tasks) -> bool {
-    let victim = scheduler(tasks, tasks.victim.load(Ordering::Relaxed));
-    victim.is_some_and(|victim| victim.hints.unreserved() > 0)
 }
 
 /// The progress of all local schedulers.
@@ -173,8 +139,8 @@ impl Progress {
 pub(super) struct Stolen {
     pub(super) task: Task,
     pub(super) claim: Claim,
-    /// An estimate of the work that is left in the queue from which the task came, in ns.
-    pub(super) left_ns: u64,
+    /// Whether the local scheduler from which the task came still has a long queue.
+    pub(super) leaves_long: bool,
 }
 
 /// Claims a task from another local scheduler whose polls are long enough or whose holder is stuck.
@@ -187,25 +153,27 @@ pub(super) struct Stolen {
 ///
 /// The caller must hold `own`.
 pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<Stolen> {
-    let (slots, block_on) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
+    let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
-    let from = tasks.victim.load(Ordering::Relaxed);
-    let others = (0..slots + block_on).map(|offset| (start + offset) % (slots + block_on));
-    for at in std::iter::once(from).chain(others) {
-        let Some(scheduler) = scheduler(tasks, at).filter(|at| !std::ptr::eq(*at, own)) else {
-            continue;
+    for offset in 0..slots + block_on_schedulers {
+        let scheduler = match (start + offset) % (slots + block_on_schedulers) {
+            slot if slot < slots => tasks.schedulers.at(slot),
+            block_on_scheduler => tasks
+                .block_on_schedulers
+                .scheduler(block_on_scheduler - slots),
         };
+        let stuck = scheduler.is_stuck();
+        let worth = stuck || scheduler.poll_ns() >= POLL_NS_WORTH_A_STEAL;
+        if std::ptr::eq(scheduler, own) || !worth {
+            continue;
+        }
         // SAFETY: the caller holds `own`, which is another local scheduler.
-        if let Some((task, claim)) = unsafe { scheduler.steal(own) } {
-            let left = scheduler.hints.unreserved();
-            if left > 0 && at != from {
-                tasks.victim.store(at, Ordering::Relaxed);
-            }
-            let left_ns = left as u64 * u64::from(scheduler.poll_ns());
+        if let Some((task, claim)) = unsafe { scheduler.steal(own, stuck) } {
+            let leaves_long = is_long(scheduler.hints.len(), scheduler.poll_ns().into());
             return Some(Stolen {
                 task,
                 claim,
-                left_ns,
+                leaves_long,
             });
         }
     }

@@ -125,13 +125,17 @@ impl Tasks {
     /// Runs some tasks on the thread that serves this worker. Returns whether more tasks may be
     /// queued.
     ///
-    /// If the worker was notified, `search` is the search that it now owns. `looks` says whether
-    /// the worker looks for tasks without a search, because it was woken without one, or because
+    /// If the worker was notified, `search` is the search that it now owns. `rescues` says whether
     /// the worker, as the watchdog, has found tasks whose holders make no progress.
-    pub(super) fn turn(&self, slot: &WorkerSlot, mut search: Option<Search>, looks: bool) -> bool {
+    pub(super) fn turn(
+        &self,
+        slot: &WorkerSlot,
+        mut search: Option<Search>,
+        rescues: bool,
+    ) -> bool {
         let closing = self.slots.is_closing();
         let bound = self.run_bound(slot, &mut search, closing);
-        let wanted = search.is_some() || looks || self.outside.len() > 0;
+        let wanted = search.is_some() || rescues || self.outside.len() > 0;
         let context = local::current_in(self).or_else(|| {
             wanted
                 .then(|| self.attach(slot, WorkerSlots::leave_idle_for_code))
@@ -144,7 +148,7 @@ impl Tasks {
         if let Some(search) = search {
             context.begin_search(search);
         }
-        if looks {
+        if rescues {
             // This worker has left the idle state and is no longer the watchdog, but there may be
             // more stranded tasks. Therefore we ensure that there is another watchdog.
             self.slots.ensure_watchdog();

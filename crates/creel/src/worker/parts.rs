@@ -36,9 +36,8 @@ pub(crate) trait TaskPart: Sized {
     fn is_in_context(&self) -> bool;
     fn is_run_by_this_thread(&self) -> bool;
     fn any_outside(&self) -> bool;
-    fn any_left(&self) -> bool;
     fn stats(&self) -> TaskStats;
-    fn turn(&self, slot: &WorkerSlot, search: Option<Search>, looks: bool) -> bool;
+    fn turn(&self, slot: &WorkerSlot, search: Option<Search>, rescues: bool) -> bool;
     fn before_park(&self, slot: &WorkerSlot) -> bool;
     fn may_retire(&self, slot: &WorkerSlot) -> bool;
     fn record_progress(&self, progress: &mut Self::Progress);

@@ -225,7 +225,7 @@ fn the_cabal_package_sizes_dependents() {
     if !is_installed("cabal", "--version") || !is_installed("ghc", "--version") {
         return;
     }
-    // The package needs no library, so there is none in this folder.
+    // libcreel is not installed here, because the package must work without it.
     let folder = tempfile::tempdir().unwrap();
     let project = copied("haskell", folder.path());
     // cabal needs no registry, because everything comes with the compiler.

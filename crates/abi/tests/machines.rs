@@ -1,6 +1,6 @@
-//! Compares the number of workers in C, Python, Go, Node and Haskell with that of `creel-topology`, for
-//! captured machines and for limits that we write here. A language that is not installed is skipped
-//! with a message.
+//! Compares the number of workers in C, Python, Go, Node and Haskell with that of `creel-topology`,
+//! for captured machines and for limits that we write here. A language that is not installed is
+//! skipped with a message.
 
 use creel_topology::{Budget, CpuSet, Machine};
 use std::{

@@ -7,8 +7,9 @@
 //!
 //! We run simple programs of the same kind on the simulated machine.
 //!
-//! The article adds one to 100,000 numbers of 8 bytes. We simulate less data, which is 10,000 items of 16
-//! bytes. All other numbers come from the table of the machine. No number is fitted to the result.
+//! The article adds one to 100,000 numbers of 8 bytes. We simulate less data, which is 10,000 items
+//! of 16 bytes. All other numbers come from the table of the machine. No number is fitted to the
+//! result.
 
 use creel_sim::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 use creel_sim::sync::{Mutex, WaitWord};

@@ -116,17 +116,23 @@ fn change_connection(
     (hubs, name, most): (&Hubs, &str, usize),
 ) {
     let new = Hub::acquire(hubs, name);
-    let old = lock(hub).clone();
-    let Some(old) = old.filter(|old| !Arc::ptr_eq(old, &new)) else {
+    let is_other = |old: &Arc<Hub>| !Arc::ptr_eq(old, &new);
+    if !lock(hub).as_ref().is_some_and(is_other) {
         return;
-    };
+    }
     let Receiver { fifo, source, .. } = &**receiver;
     if source.pad.is_active() {
+        // This waits for the streaming task, which may need the lock of the hub.
         queue::flush_start(fifo, source, gst::event::FlushStart::new());
     }
-    old.disconnect(receiver);
-    let connected = new.connect(receiver, most);
-    *lock(hub) = Some(new);
+    // Another thread may have changed the connection or the state meanwhile. If the element has no
+    // connection any more, it must not get one.
+    let mut connected = true;
+    if let Some(old) = lock(hub).as_mut().filter(|old| is_other(old)) {
+        old.disconnect(receiver);
+        connected = new.connect(receiver, most);
+        *old = new;
+    }
     if source.pad.is_active() {
         fifo.clear();
         source.flush_stop(gst::event::FlushStop::new(false));

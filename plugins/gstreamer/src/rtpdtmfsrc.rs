@@ -2,10 +2,10 @@
 //!
 //! A press begins and ends with an upstream event that has the structure `dtmf-event`. Its fields
 //! are `type` (1), `number` (0 to 15), `volume` (0 to 36) and `start`, as GStreamer's own
-//! `rtpdtmfsrc` documents them. When a press begins or ends, the element posts the message
-//! `dtmf-event-processed` with the same fields. When it stops, it posts `dtmf-event-dropped` for each
-//! event that it has not handled. The duration in a packet has 16 bits. We split a press that is too
-//! long for them into segments.
+//! `rtpdtmfsrc` documents them. Presses and releases must alternate. When a press begins or ends, the
+//! element posts the message `dtmf-event-processed` with the same fields. When it stops, it posts
+//! `dtmf-event-dropped` for each event that it has not handled. The duration in a packet has 16 bits,
+//! so we split a longer press into segments.
 //!
 //! Source: RFC 4733, sections 2.3 and 2.5.
 

@@ -28,7 +28,8 @@ pub(crate) fn bind(address: SocketAddr, reuse: bool) -> io::Result<UdpSocket> {
         socket.set_reuse_port(reuse)?;
         io::Result::Ok(())
     };
-    // For port 0, Linux may choose the port of another socket, if both have the option at that time.
+    // With the option set, Linux may choose the port of another socket that has the option too.
+    // Therefore we set it later if the system chooses the port.
     if address.port() == 0 {
         socket.bind(&address.into())?;
         share()?;

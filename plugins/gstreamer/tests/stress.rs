@@ -46,10 +46,10 @@ const PIPELINES: &[&str] = &[
     "creel-audiotestsrc samples-per-buffer=8 context=a ! creel-proxysink proxy-context=stress",
     "creel-proxysrc proxy-context=stress context=b max-size-buffers=4 ! tee name=t \
      ! creel-intersink inter-context=stress t. ! creel-queue context=b ! fakesink name=sink sync=false async=false",
-    "creel-intersrc inter-context=stress context=a max-size-buffers=2 ! creel-blocking-adapter \
+    "creel-intersrc name=inter inter-context=stress context=a max-size-buffers=2 ! creel-blocking-adapter \
      ! fakesink name=sink async=false",
     "creel-input-selector name=s ! creel-queue context=b ! fakesink name=sink sync=false async=false \
-     creel-intersrc inter-context=stress context=b ! s. \
+     creel-intersrc name=inter inter-context=stress context=b ! s. \
      creel-audiotestsrc is-live=false samples-per-buffer=8 context=a ! creel-clocksync ! s. \
      creel-appsrc name=app context=b caps=audio/x-raw ! s.",
     "creel-tcpclientsrc name=tcp context=a ! fakesink name=sink sync=false async=false",
@@ -102,6 +102,10 @@ fn change(random: &mut Random, pipeline: &gst::Pipeline) {
             if let Some(selector) = pipeline.by_name("s") {
                 let pads = selector.sink_pads();
                 selector.set_property("active-pad", random.pick(&pads));
+            }
+            if let Some(inter) = pipeline.by_name("inter") {
+                // Nothing sends to the second connection.
+                inter.set_property("inter-context", *random.pick(&["stress", "silent"]));
             }
             if let Some(dtmf) = pipeline.by_name("dtmf") {
                 let key = gst::Structure::builder("dtmf-event")

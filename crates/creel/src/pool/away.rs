@@ -170,7 +170,7 @@ fn substitute(pool: &Arc<Shared>) {
     if local(&SUBSTITUTE_OF, RefCell::take).flatten().is_some() {
         pool.absent.substituted.store(false, Ordering::SeqCst);
     }
-    // A worker that came back while this thread polled the sockets could not sleep in the poller, and
-    // sleeps elsewhere. From now on nobody else polls, so that worker must.
+    // A worker that came back while this thread polled the sockets found the poller in use, and
+    // sleeps outside of it. From now on nobody polls, so we wake a worker that then polls.
     pool.driver.wake_if_unattended();
 }

@@ -185,8 +185,8 @@ impl World {
         Some((OnceLock::from(cores), allowed))
     }
 
-    /// Returns the cores and limits. The calling thread may be one that is pinned, so that we cannot
-    /// use its own mask.
+    /// Returns the cores and limits. We cannot use the mask of the calling thread, because it may be
+    /// pinned.
     fn cores(&self) -> &Machine {
         let read = || Machine::detect_cores_in(Path::new("/"), Some(&self.allowed));
         self.cores.get_or_init(read)
@@ -251,8 +251,8 @@ impl Pinning {
             .map_or_else(threads, |world| world.threads())
     }
 
-    /// Returns the limits on the number of workers when the pool was built. Returns `None` if the
-    /// system does not report its CPUs.
+    /// Returns the limits on the number of workers. The first call may read them. Returns `None` if
+    /// the system does not report its CPUs.
     pub(crate) fn budget(&self) -> Option<Budget> {
         let world = self.world.as_ref()?;
         Some(Budget::of(world.cores()))

@@ -5,14 +5,14 @@
 //! spin that found work restores the limit, and so does a sleep so short that a spin would have
 //! paid. A worker beyond the number of CPUs that the pool may use never spins. If a thread lost its
 //! CPU during a spin, the worker does not spin for a while, because another thread needs the CPU or
-//! the process has used up its CPU quota.
-//! If loops come at regular times, a worker sleeps but is awake before the next one (`rhythm.rs`).
-//! The spin between this alarm and the loop does not change the limit.
+//! the process has used up its CPU quota. If loops come at regular times, a worker sleeps but is
+//! awake before the next one (`rhythm.rs`). The spin between this alarm and the loop does not change
+//! the limit.
 //!
 //! If the pool has sockets, tasks do not restore the limit. The workers of a server notify each
 //! other of tasks every few microseconds, because sockets become ready all the time. They would
-//! spin between most of these notifications, although a spin does not see sockets. In a server that
-//! shared two CPUs with its client, such spins took up to a tenth of the server's CPU time.
+//! spin between most of these notifications, although a spin does not see sockets. In a profile of
+//! a server that shared two busy CPUs with its client, such spins took a tenth of the CPU time.
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
 use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};

@@ -1,5 +1,5 @@
-//! The subjects of an article about the loop of a game, compared with Creel. The article is "Low-overhead
-//! Parallelisation in Games" by Anders Musikka, 2020.
+//! The subjects of the article "Low-overhead Parallelisation in Games" (Anders Musikka, 2020),
+//! compared with Creel.
 //!
 //! The article compares one thread, rayon, a pool of boxed jobs, and a pool that spins, unpinned
 //! and pinned. We add Creel, pinned and unpinned. With a sweep, you can choose the number of items

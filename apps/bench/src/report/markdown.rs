@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{COLUMNS, Report, findings, table};
+use super::{Report, findings, table};
 
 /// Returns the whole report.
 pub fn page(report: &Report) -> String {
@@ -22,7 +22,8 @@ pub fn page(report: &Report) -> String {
                 "\n<details><summary>{}: {}</summary>\n\n{}\n</details>",
                 case.name,
                 case.unit(),
-                table(&case, COLUMNS).markdown()
+                // A page can be scrolled, so it has room for all metrics.
+                table(&case, usize::MAX).markdown()
             );
         }
         out.push('\n');

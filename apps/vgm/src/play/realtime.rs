@@ -37,13 +37,13 @@ pub(super) fn raise_priority(_is_alone: bool) {}
 #[cfg(target_os = "linux")]
 fn set_realtime_class() -> bool {
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    let params = libc::sched_param {
-        sched_priority: REALTIME_PRIORITY,
-    };
+    // The parameters of this class are a struct with one field for the kernel. We do not call
+    // `sched_setscheduler`, because in musl it always fails.
+    let params: libc::c_int = REALTIME_PRIORITY;
     // SAFETY: the pointer refers to `params`, which lives during the call, and the system only
     // reads it. 0 selects the calling thread.
     #[expect(unsafe_code, reason = "a system call without a safe wrapper")]
-    let code = unsafe { libc::sched_setscheduler(0, policy, &raw const params) };
+    let code = unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const params) };
     code == 0
 }
 

@@ -47,6 +47,14 @@ const METRICS: [Metric; 6] = [
         unit: "ns CPU a buffer",
     },
     Metric {
+        name: "lateness p99",
+        unit: "ms",
+    },
+    Metric {
+        name: "lateness max",
+        unit: "ms",
+    },
+    Metric {
         name: "parked",
         unit: "%",
     },
@@ -57,14 +65,6 @@ const METRICS: [Metric; 6] = [
     Metric {
         name: "latency p99",
         unit: "µs",
-    },
-    Metric {
-        name: "lateness p99",
-        unit: "ms",
-    },
-    Metric {
-        name: "lateness max",
-        unit: "ms",
     },
 ];
 
@@ -140,18 +140,25 @@ fn creel(name: &str, streams: usize, wait: Duration, mode: SinkMode) -> Subject 
 
 /// Returns the values of a run of Creel in the order of the metrics.
 fn values(measured: &Measured) -> Vec<f64> {
-    let mut values = vec![
+    in_order(
         measured.cpu_nanos_per_buffer(),
-        100.0 * measured.parked_share(),
-    ];
-    values.extend(distributions(&measured.histograms));
-    values
+        measured.parked_share(),
+        &measured.histograms,
+    )
 }
 
-fn distributions(histograms: &Histograms) -> [f64; 4] {
+/// Returns the values in the order of the metrics. `parked` is a share, from 0 to 1.
+fn in_order(cpu_nanos: f64, parked: f64, histograms: &Histograms) -> Vec<f64> {
     let latency = Percentiles::of(&histograms.latency, Duration::from_micros(1));
     let lateness = Percentiles::of(&histograms.lateness, Duration::from_millis(1));
-    [latency.p50, latency.p99, lateness.p99, lateness.max]
+    vec![
+        cpu_nanos,
+        lateness.p99,
+        lateness.max,
+        100.0 * parked,
+        latency.p50,
+        latency.p99,
+    ]
 }
 
 /// The times at which the measurement of a peer begins and ends.
@@ -262,10 +269,6 @@ fn peer_values(window: &Window, cpu: Duration, histograms: &Histograms) -> Vec<f
     let time = Duration::from_nanos(window.end - window.begin);
     let buffers = histograms.latency.len().max(1);
     let awake = cpu.as_secs_f64() / time.as_secs_f64();
-    let mut values = vec![
-        cpu.as_nanos() as f64 / buffers as f64,
-        100.0 * (1.0 - awake).max(0.0),
-    ];
-    values.extend(distributions(histograms));
-    values
+    let cpu_nanos = cpu.as_nanos() as f64 / buffers as f64;
+    in_order(cpu_nanos, (1.0 - awake).max(0.0), histograms)
 }

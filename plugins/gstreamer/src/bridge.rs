@@ -2,8 +2,8 @@
 //! pipelines.
 //!
 //! A proxy connects one sink with one source. Events and queries pass through it in both
-//! directions. An inter connection has one sink and any number of sources, which come and go. The
-//! two kinds differ only in the number of sources, so one macro defines the elements of both.
+//! directions. An inter connection has one sink and any number of sources, which come and go, and
+//! which do not affect each other. One macro defines the elements of both kinds.
 
 use gst::glib;
 use gst::prelude::*;
@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::context::{self, Context};
 use crate::fifo::{Fifo, Item, Leaky};
-use crate::hub::{Hub, Hubs, Receiver};
+use crate::hub::{Hub, Hubs, Kind, Receiver};
 use crate::queue::{self, Forward, limits, limits_of};
 use crate::settings::Settings;
 use crate::source::Source;
@@ -36,7 +36,7 @@ fn name_property(name: &str, of_source: bool) -> glib::ParamSpec {
 }
 
 /// Returns the properties of a source.
-fn source_properties(name: &str) -> Vec<glib::ParamSpec> {
+fn source_properties(name: &str, leaky: Leaky) -> Vec<glib::ParamSpec> {
     let current = |name: &str, blurb: &str| {
         glib::ParamSpecUInt::builder(name)
             .nick(name)
@@ -48,7 +48,7 @@ fn source_properties(name: &str) -> Vec<glib::ParamSpec> {
     all.extend(limits());
     all.extend([
         name_property(name, true),
-        glib::ParamSpecEnum::builder::<Leaky>("leaky")
+        glib::ParamSpecEnum::builder_with_default("leaky", leaky)
             .nick("Leaky")
             .blurb("Which buffers the source drops, if any, when its limits are reached")
             .mutable_playing()
@@ -78,21 +78,24 @@ fn change_receiver(
     settings: &Settings,
     hub: &Mutex<Option<Arc<Hub>>>,
     receiver: &Arc<Receiver>,
-    (hubs, name, most): (&Hubs, &str, usize),
+    (hubs, name): (&Hubs, &str),
 ) -> Result<(), gst::ErrorMessage> {
     match transition {
         gst::StateChange::NullToReady => {
             let context = Context::acquire(settings, element)?;
             let name = settings.string(name);
             let found = Hub::acquire(hubs, &name);
-            if !found.connect(receiver, most) {
+            if !found.connect(receiver) {
                 return Err(gst::error_msg!(
                     gst::ResourceError::Busy,
                     ["the connection `{name}` already has a source"]
                 ));
             }
+            let mut body = Forward::new(element, &receiver.source.pad, &receiver.fifo);
+            if found.kind == Kind::Broadcast {
+                body = body.that_reports_errors();
+            }
             *lock(hub) = Some(found);
-            let body = Forward::new(element, &receiver.source.pad, &receiver.fifo);
             receiver.source.prepare(context, body);
             receiver.source.stream.run();
         }
@@ -107,13 +110,14 @@ fn change_receiver(
     Ok(())
 }
 
-/// Moves a source to the connection that its settings name, and flushes it. Does nothing if the
-/// source has no connection yet.
+/// Moves a source to the connection with this name, and flushes the source. Does nothing if the
+/// source has no connection yet. If the source's own stream makes the change, it still has an item
+/// in hand, which needs the current segment. Therefore only the source's queue is emptied.
 fn change_connection(
     element: &gst::Element,
     hub: &Mutex<Option<Arc<Hub>>>,
     receiver: &Arc<Receiver>,
-    (hubs, name, most): (&Hubs, &str, usize),
+    (hubs, name): (&Hubs, &str),
 ) {
     let new = Hub::acquire(hubs, name);
     let is_other = |old: &Arc<Hub>| !Arc::ptr_eq(old, &new);
@@ -121,7 +125,8 @@ fn change_connection(
         return;
     }
     let Receiver { fifo, source, .. } = &**receiver;
-    if source.pad.is_active() {
+    let flushes = !source.stream.is_current();
+    if flushes && source.pad.is_active() {
         // This waits for the streaming task, which may need the lock of the hub.
         queue::flush_start(fifo, source, gst::event::FlushStart::new());
     }
@@ -130,17 +135,12 @@ fn change_connection(
     let mut connected = true;
     if let Some(old) = lock(hub).as_mut().filter(|old| is_other(old)) {
         old.disconnect(receiver);
-        connected = new.connect(receiver, most);
+        connected = new.connect(receiver);
         *old = new;
     }
     if source.pad.is_active() {
-        fifo.clear();
-        source.flush_stop(gst::event::FlushStop::new(false));
-        fifo.start();
-        // If the pad was deactivated meanwhile, nobody takes from the queue any more.
-        if !source.pad.is_active() {
-            fifo.close(gst::FlowError::Flushing);
-        }
+        let stop = gst::event::FlushStop::new(false);
+        start_again(receiver, flushes.then_some(stop));
     }
     let message = match connected {
         true => gst::message::Latency::builder().src(element).build(),
@@ -152,6 +152,22 @@ fn change_connection(
     };
     // A bus that is flushing refuses the message, and nobody waits for it then.
     let _ = element.post_message(message);
+}
+
+/// Empties the queue of a receiver and starts it again, after the end of a flush if there is one.
+/// The receiver then gets the sticky events of the sink again.
+fn start_again(receiver: &Receiver, flush_stop: Option<gst::Event>) {
+    let Receiver { fifo, source, .. } = receiver;
+    if let Some(flush_stop) = flush_stop {
+        source.stream.wait_for_step();
+        fifo.clear();
+        source.flush_stop(flush_stop);
+    }
+    fifo.start();
+    // If the pad was deactivated meanwhile, nobody takes from the queue any more.
+    if !source.pad.is_active() {
+        fifo.close(gst::FlowError::Flushing);
+    }
 }
 
 /// Answers a query to the source of a connection.
@@ -187,9 +203,9 @@ macro_rules! bridge {
     (
         $sink:ident, $sink_element:ident, $sink_name:literal, $sink_title:literal,
         $src:ident, $src_element:ident, $src_name:literal, $src_title:literal,
-        $hubs:ident, $property:literal, $most:expr
+        $hubs:ident, $property:literal, $kind:expr, $leaky:expr
     ) => {
-        static $hubs: LazyLock<Hubs> = LazyLock::new(Hubs::default);
+        static $hubs: LazyLock<Hubs> = LazyLock::new(|| Hubs::new($kind));
 
         pub struct $sink {
             settings: Settings,
@@ -394,8 +410,10 @@ macro_rules! bridge {
                     })
                     .build();
                 let settings = Settings::new(<Self as ObjectImpl>::properties());
+                let fifo = Fifo::new(limits_of(&settings));
+                fifo.configure(limits_of(&settings), $leaky);
                 let receiver = Arc::new(Receiver {
-                    fifo: Fifo::new(limits_of(&settings)),
+                    fifo,
                     source: Source::new(pad),
                     joined: AtomicU64::new(0),
                     hub: AtomicPtr::default(),
@@ -411,7 +429,7 @@ macro_rules! bridge {
         impl ObjectImpl for $src {
             fn properties() -> &'static [glib::ParamSpec] {
                 static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> =
-                    LazyLock::new(|| source_properties($property));
+                    LazyLock::new(|| source_properties($property, $leaky));
                 &PROPERTIES
             }
 
@@ -427,7 +445,7 @@ macro_rules! bridge {
                         self.obj().upcast_ref(),
                         &self.hub,
                         &self.receiver,
-                        (&$hubs, &name, $most),
+                        (&$hubs, &name),
                     );
                 }
             }
@@ -497,7 +515,7 @@ macro_rules! bridge {
                     &self.settings,
                     &self.hub,
                     &self.receiver,
-                    (&$hubs, $property, $most),
+                    (&$hubs, $property),
                 )
                 .map_err(|error| {
                     self.post_error_message(error);
@@ -529,16 +547,30 @@ macro_rules! bridge {
             }
 
             fn event(&self, event: gst::Event) -> bool {
-                match event.view() {
-                    gst::EventView::Reconfigure(_) => {
-                        self.receiver.fifo.reopen_after_error();
-                        true
-                    }
-                    _ => {
-                        let sink = lock(&self.hub).as_ref().and_then(|hub| hub.sink());
-                        sink.is_some_and(|sink| sink.push_event(event))
+                if event.type_() == gst::EventType::Reconfigure {
+                    self.receiver.fifo.reopen_after_error();
+                    return true;
+                }
+                let Some(hub) = lock(&self.hub).clone() else {
+                    return false;
+                };
+                if hub.kind == Kind::Broadcast {
+                    match event.view() {
+                        gst::EventView::FlushStart(_) => {
+                            queue::flush_start(&self.receiver.fifo, &self.receiver.source, event);
+                            return true;
+                        }
+                        gst::EventView::FlushStop(_) => {
+                            start_again(&self.receiver, Some(event));
+                            return true;
+                        }
+                        // These would change what the other receivers get.
+                        gst::EventView::Seek(_) | gst::EventView::Step(_) => return false,
+                        gst::EventView::Qos(_) | gst::EventView::Latency(_) => return true,
+                        _ => {}
                     }
                 }
+                hub.sink().is_some_and(|sink| sink.push_event(event))
             }
         }
     };
@@ -555,7 +587,8 @@ bridge!(
     "proxy source",
     PROXIES,
     "proxy-context",
-    1
+    Kind::Pair,
+    Leaky::No
 );
 bridge!(
     InterSink,
@@ -568,5 +601,7 @@ bridge!(
     "inter source",
     INTERS,
     "inter-context",
-    usize::MAX
+    Kind::Broadcast,
+    // A receiver that is slow or paused must not hold up the others.
+    Leaky::Downstream
 );

@@ -10,7 +10,8 @@ use creel::{Observe, Placement, Pool, Wait};
 use gst::glib;
 use gst::prelude::*;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub(crate) struct Context {
     /// The number of tasks so far. Its remainder by the number of workers is the index of the
     /// worker that gets the next task.
     next: AtomicUsize,
+    /// Whether `creel top` can show the pool.
+    is_observed: AtomicBool,
     /// Pools of buffers, by the size of a buffer in bytes.
     memory: Mutex<HashMap<usize, gst::BufferPool>>,
 }
@@ -91,7 +94,7 @@ pub(crate) fn properties() -> Vec<glib::ParamSpec> {
             .build(),
         glib::ParamSpecString::builder("placement")
             .nick("Placement")
-            .blurb("CPUs of the context's threads: unpinned, cores, pus, close, spread, fast, per-cache, per-node, or a list such as 0,2-3")
+            .blurb("CPUs of the context's threads: unpinned, cores, pus, close, spread, fast-cores, per-cache, per-node, or a list such as 0,2-3")
             .default_value(Some("unpinned"))
             .mutable_ready()
             .build(),
@@ -132,25 +135,38 @@ impl Knobs {
         })
     }
 
-    fn build(&self, name: &str, observe: bool) -> Result<Pool, String> {
+    fn build(&self, name: &str) -> Result<Pool, String> {
         let placement: Placement = self
             .placement
             .parse()
             .map_err(|error| format!("cannot use placement={}: {error}", self.placement))?;
         let pool_name = if name.is_empty() { "creel" } else { name };
-        let pool = Pool::builder()
+        Pool::builder()
             .name(pool_name)
             .workers(self.workers)
             .placement(placement)
             .wait(self.wait)
             .build()
-            .map_err(|error| error.to_string())?;
-        if observe {
-            pool.observe(Observe::Look)
-                .map_err(|error| error.to_string())?;
-        }
-        Ok(pool)
+            .map_err(|error| error.to_string())
     }
+}
+
+impl fmt::Display for Knobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "workers={} placement={} ", self.workers, self.placement)?;
+        match self.wait {
+            Wait::Throttle(quantum) => write!(f, "context-wait={}", quantum.as_millis()),
+            Wait::Adaptive => write!(f, "wait=adaptive"),
+            _ => write!(f, "context-wait=0"),
+        }
+    }
+}
+
+fn cannot_create(name: &str, error: &str) -> gst::ErrorMessage {
+    gst::error_msg!(
+        gst::LibraryError::Settings,
+        ["cannot create the context `{name}`: {error}"]
+    )
 }
 
 impl Context {
@@ -169,23 +185,20 @@ impl Context {
                 gst::element_warning!(
                     element,
                     gst::LibraryError::Settings,
-                    ("Context `{name}` already runs with other settings, which this element uses"),
-                    [
-                        "the context has {:?}, the element asks for {knobs:?}",
+                    (
+                        "The context `{name}` already runs with {}, so {knobs} has no effect",
                         context.knobs
-                    ]
+                    )
                 );
+            }
+            if settings.get("observe") {
+                context.observe()?;
             }
             return Ok(context);
         }
         let pool = knobs
-            .build(&name, settings.get("observe"))
-            .map_err(|error| {
-                gst::error_msg!(
-                    gst::LibraryError::Settings,
-                    ["cannot create the context `{name}`: {error}"]
-                )
-            })?;
+            .build(&name)
+            .map_err(|error| cannot_create(&name, &error))?;
         let worker = |index| {
             let pool = pool.handle();
             Arc::new(Worker { pool, index })
@@ -196,11 +209,24 @@ impl Context {
             knobs,
             pool,
             next: AtomicUsize::new(0),
+            is_observed: AtomicBool::new(false),
             memory: Mutex::default(),
         });
+        if settings.get("observe") {
+            context.observe()?;
+        }
         contexts.retain(|_, context| context.strong_count() > 0);
         contexts.insert(name, Arc::downgrade(&context));
         Ok(context)
+    }
+
+    /// Lets `creel top` show the pool.
+    fn observe(&self) -> Result<(), gst::ErrorMessage> {
+        if !self.is_observed.swap(true, Ordering::Relaxed) {
+            let observed = self.pool.observe(Observe::Look);
+            observed.map_err(|error| cannot_create(&self.name, &error.to_string()))?;
+        }
+        Ok(())
     }
 
     /// Chooses the worker of the next task.

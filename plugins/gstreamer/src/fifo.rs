@@ -212,11 +212,16 @@ impl Fifo {
         (inner.closed, inner.eos, inner.failed) = (None, false, false);
     }
 
-    /// Accepts items from now on, from senders that read [`Since`] after this call.
+    /// Removes all items, and accepts items from now on, from senders that read [`Since`] after
+    /// this call. Two threads may start the queue at once, so nobody may add an item between the
+    /// two.
     pub(crate) fn start(&self) {
         let mut inner = self.lock();
+        let removed = self.remove_all(&mut inner);
         inner.since.starts += 1;
         (inner.closed, inner.eos, inner.failed) = (None, false, false);
+        drop(inner);
+        drop(removed);
     }
 
     /// Closes the queue because the other side returned an error.
@@ -281,13 +286,7 @@ impl Fifo {
     /// Removes all items. Returns the sticky events among them in order, so that the caller can
     /// store them in the source pad.
     pub(crate) fn clear(&self) -> Vec<gst::Event> {
-        let mut inner = self.lock();
-        let entries = std::mem::take(&mut inner.entries);
-        (inner.level, inner.newest, inner.eos) = (Level::default(), None, false);
-        inner.pushing = false;
-        inner.segment = gst::FormattedSegment::new();
-        self.release(&mut inner);
-        drop(inner);
+        let entries = self.remove_all(&mut self.lock());
         let events = entries.into_iter().filter_map(|entry| match entry.item {
             Item::Event(event) => Some(event),
             _ => None,
@@ -465,6 +464,15 @@ impl Fifo {
         if inner.blocked > 0 {
             self.changed.notify_all();
         }
+    }
+
+    fn remove_all(&self, inner: &mut Inner) -> VecDeque<Entry> {
+        let entries = std::mem::take(&mut inner.entries);
+        (inner.level, inner.newest, inner.eos) = (Level::default(), None, false);
+        inner.pushing = false;
+        inner.segment = gst::FormattedSegment::new();
+        self.release(inner);
+        entries
     }
 
     /// Lets the threads and tasks continue that wait for room, if there is room or the queue is

@@ -25,12 +25,34 @@ pub(crate) struct Receiver {
     pub(crate) hub: AtomicPtr<Hub>,
 }
 
-/// The hubs of one kind of element, by name.
-pub(crate) type Hubs = Mutex<HashMap<String, Weak<Hub>>>;
+/// The hubs of one kind of element.
+pub(crate) struct Hubs {
+    kind: Kind,
+    by_name: Mutex<HashMap<String, Weak<Hub>>>,
+}
+
+impl Hubs {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            by_name: Mutex::default(),
+        }
+    }
+}
+
+/// How many receivers a hub may have, and whether they affect its sink.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One receiver. Its errors and its upstream events reach the sink.
+    Pair,
+    /// Any number of receivers, which affect neither the sink nor each other. Each receiver reports
+    /// its own errors.
+    Broadcast,
+}
 
 /// A named connection.
-#[derive(Default)]
 pub(crate) struct Hub {
+    pub(crate) kind: Kind,
     inner: Mutex<Inner>,
     /// Whether the sink stops, so that its streaming thread must not wait for a receiver.
     stops: AtomicBool,
@@ -50,13 +72,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Hub {
     /// Returns the hub with this name.
     pub(crate) fn acquire(hubs: &Hubs, name: &str) -> Arc<Self> {
-        let mut hubs = lock(hubs);
-        if let Some(hub) = hubs.get(name).and_then(Weak::upgrade) {
+        let mut by_name = lock(&hubs.by_name);
+        if let Some(hub) = by_name.get(name).and_then(Weak::upgrade) {
             return hub;
         }
-        hubs.retain(|_, hub| hub.strong_count() > 0);
-        let hub = Arc::new(Self::default());
-        hubs.insert(name.into(), Arc::downgrade(&hub));
+        by_name.retain(|_, hub| hub.strong_count() > 0);
+        let hub = Arc::new(Self {
+            kind: hubs.kind,
+            inner: Mutex::default(),
+            stops: AtomicBool::new(false),
+        });
+        by_name.insert(name.into(), Arc::downgrade(&hub));
         hub
     }
 
@@ -81,10 +107,10 @@ impl Hub {
         lock(&self.inner).sink = None;
     }
 
-    /// Adds a receiver. Returns `false` if there are `most` already.
-    pub(crate) fn connect(&self, receiver: &Arc<Receiver>, most: usize) -> bool {
+    /// Adds a receiver. Returns `false` if there is one already and only one is allowed.
+    pub(crate) fn connect(&self, receiver: &Arc<Receiver>) -> bool {
         let mut inner = lock(&self.inner);
-        let free = inner.receivers.len() < most;
+        let free = self.kind == Kind::Broadcast || inner.receivers.is_empty();
         if free {
             receiver.hub.store(self.address(), Ordering::SeqCst);
             Arc::make_mut(&mut inner.receivers).push(Arc::clone(receiver));
@@ -121,8 +147,8 @@ impl Hub {
         }
     }
 
-    /// Passes an item of the sink's pad to all receivers. Returns the first error of a receiver
-    /// that plays, or [`gst::FlowError::Flushing`] if the sink stops.
+    /// Passes an item of the sink's pad to all receivers. Returns the error of the receiver of a
+    /// pair, if it plays, or [`gst::FlowError::Flushing`] if the sink stops.
     pub(crate) fn send(
         &self,
         pad: &gst::Pad,
@@ -149,6 +175,7 @@ impl Hub {
             let pushed = receiver.fifo.push_since(item.clone(), since);
             // A receiver that does not play takes nothing, which is not an error of the sink.
             if let Err(error) = pushed
+                && self.kind == Kind::Pair
                 && error != gst::FlowError::Flushing
                 && error != gst::FlowError::Eos
             {

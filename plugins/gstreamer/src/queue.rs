@@ -381,6 +381,8 @@ pub(crate) struct Forward {
     element: gst::Element,
     pad: gst::Pad,
     fifo: Arc<Fifo>,
+    /// Whether the task reports an error instead of the sender.
+    reports_errors: bool,
 }
 
 impl Forward {
@@ -389,7 +391,14 @@ impl Forward {
             element: element.clone().upcast(),
             pad: pad.clone(),
             fifo: Arc::clone(fifo),
+            reports_errors: false,
         }
+    }
+
+    /// Makes the task report an error of the element after it, because the sender does not.
+    pub(crate) fn that_reports_errors(mut self) -> Self {
+        self.reports_errors = true;
+        self
     }
 }
 
@@ -407,7 +416,7 @@ impl Body for Forward {
     fn ended(&mut self, error: gst::FlowError) {
         // The next push returns the error to the sender, which reports it. After the end of the
         // stream there is no next push, so we report the error here.
-        if error != gst::FlowError::Eos && self.fifo.is_eos() {
+        if error != gst::FlowError::Eos && (self.reports_errors || self.fifo.is_eos()) {
             source::end(&self.element, &self.pad, error);
         }
     }

@@ -36,7 +36,7 @@ const PAUSE_MS: u32 = 3 * PACKET_MS;
 /// The name of the message about a press or a release that is being sent.
 const PROCESSED: &str = "dtmf-event-processed";
 /// The maximum number of key events that wait for the task. The element refuses further events.
-const WAITING_MAX: usize = 32;
+const WAITING_MAX: usize = 1_000;
 
 static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
     let uint = |name: &str, blurb: &str, min, max, default| {

@@ -94,7 +94,17 @@ impl ObjectImpl for InputSelector {
     fn set_property(&self, _id: usize, value: &glib::Value, spec: &glib::ParamSpec) {
         if spec.name() == "active-pad" {
             let pad = value.get::<Option<gst::Pad>>().expect("the type is a pad");
-            self.select(pad.as_ref());
+            let element = self.obj();
+            match &pad {
+                Some(pad) if pad.parent_element().as_ref() != Some(element.upcast_ref()) => {
+                    gst::element_warning!(
+                        element,
+                        gst::LibraryError::Settings,
+                        ("`{}` is not a pad of this element", pad.name())
+                    );
+                }
+                pad => self.select(pad.as_ref()),
+            }
         } else {
             self.settings.set(spec, value);
         }

@@ -1,5 +1,6 @@
 //! Opening and configuring UDP sockets.
 
+use gio::prelude::*;
 use rustix::net::sockopt;
 use socket2::{Domain, InterfaceIndexOrAddress, SockRef, Socket, Type};
 use std::io;
@@ -158,6 +159,29 @@ pub(crate) fn send_through(socket: &UdpSocket, v6: bool, list: &str) -> io::Resu
         }
     }
     Ok(())
+}
+
+/// A socket that the program has set. It is a duplicate, or the reason why it cannot be used.
+pub(crate) type Given = Result<OwnedFd, &'static str>;
+
+/// Returns a duplicate of a socket of GLib's type.
+pub(crate) fn from_gio(socket: &gio::Socket) -> Given {
+    if socket.is_closed() {
+        return Err("the socket that was set is closed");
+    }
+    if socket.socket_type() != gio::SocketType::Datagram {
+        return Err("the socket that was set is not for datagrams");
+    }
+    let copy = socket.as_fd().try_clone_to_owned();
+    copy.map_err(|_| "the socket that was set cannot be duplicated")
+}
+
+/// Opens the socket that the program has set.
+pub(crate) fn open_given(given: &Given) -> io::Result<UdpSocket> {
+    match given {
+        Ok(socket) => Ok(UdpSocket::from(socket.try_clone()?)),
+        Err(reason) => Err(io::Error::new(io::ErrorKind::InvalidInput, *reason)),
+    }
 }
 
 /// Returns a duplicate of a socket as GLib's type.

@@ -230,6 +230,11 @@ impl<B: Body> Stream<B> {
         }
     }
 
+    /// Returns whether the calling thread runs a step of this stream.
+    pub(crate) fn is_current(&self) -> bool {
+        self.shared().is_current()
+    }
+
     /// Ends a flush.
     pub(crate) fn flush_stop(&self) {
         self.set(FLUSHED);

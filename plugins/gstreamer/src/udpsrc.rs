@@ -21,7 +21,7 @@ use gst::subclass::prelude::*;
 use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context as Cx, Poll};
@@ -187,8 +187,7 @@ pub struct UdpSrc {
     source: Source<Receive>,
     counters: Arc<Counters>,
     clock: Arc<PipelineClock>,
-    /// A duplicate of the socket that the program has set.
-    given: Mutex<Option<OwnedFd>>,
+    given: Mutex<Option<socket::Given>>,
     /// The socket that is in use.
     used: Mutex<Option<Arc<UdpSocket>>>,
 }
@@ -231,8 +230,8 @@ impl ObjectImpl for UdpSrc {
                 let socket = value
                     .get::<Option<gio::Socket>>()
                     .expect("the type is a socket");
-                let copy = socket.and_then(|socket| socket.as_fd().try_clone_to_owned().ok());
-                *self.given.lock().unwrap_or_else(PoisonError::into_inner) = copy;
+                *self.given.lock().unwrap_or_else(PoisonError::into_inner) =
+                    socket.as_ref().map(socket::from_gio);
             }
             _ => self.settings.set(spec, value),
         }
@@ -242,7 +241,8 @@ impl ObjectImpl for UdpSrc {
         match spec.name() {
             "socket" => {
                 let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-                socket::to_gio(given.as_ref().map(AsFd::as_fd)).to_value()
+                let usable = given.as_ref().and_then(|given| given.as_ref().ok());
+                socket::to_gio(usable.map(AsFd::as_fd)).to_value()
             }
             "used-socket" => {
                 let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -356,7 +356,7 @@ impl UdpSrc {
         let settings = &self.settings;
         let given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
         let socket = match &*given {
-            Some(given) => std::net::UdpSocket::from(given.try_clone()?),
+            Some(given) => socket::open_given(given)?,
             None => self.bind()?,
         };
         let socket = UdpSocket::from_std(socket)?;

@@ -215,7 +215,7 @@ fn a_receiver_changes_its_connection_while_it_plays() {
         sender
     });
     let receiver = Pipeline::parse(&format!(
-        "creel-intersrc name=src inter-context=one context=r ! {SINK}"
+        "creel-intersrc name=src inter-context=one context=r leaky=no ! {SINK}"
     ));
     let channels = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&channels);
@@ -231,6 +231,149 @@ fn a_receiver_changes_its_connection_while_it_plays() {
         wait_for(|| channels.load(Ordering::SeqCst) == round % 2 + 1);
     }
     drop(senders);
+}
+
+#[test]
+fn receivers_of_a_sender_do_not_affect_each_other() {
+    let sender = Pipeline::parse(
+        "audiotestsrc is-live=true samplesperbuffer=80 ! audio/x-raw,rate=8000 \
+         ! creel-intersink inter-context=apart",
+    );
+    let receiver = |context: &str, rest: &str| {
+        let pipeline = Pipeline::parse(&format!(
+            "creel-intersrc name=src inter-context=apart context={context} max-size-buffers=3 {rest}"
+        ));
+        pipeline.bin().set_state(gst::State::Playing).unwrap();
+        pipeline
+    };
+    let unlinked = receiver("unlinked", "");
+    // A paused sink blocks the thread of the receiver.
+    let paused = receiver("paused", "! fakesink name=sink async=false");
+    paused.get("sink").set_locked_state(true);
+    paused.get("sink").set_state(gst::State::Paused).unwrap();
+    let restless = receiver("restless", &format!("! {SINK}"));
+    let healthy = receiver("healthy", &format!("! {SINK}"));
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    healthy.on_buffer("sink", move |_, _| {
+        seen.fetch_add(1, Ordering::SeqCst);
+    });
+    sender.set_state(gst::State::Playing);
+    let error = unlinked.wait_for_error();
+    assert!(error.contains("NotLinked"), "{error}");
+    wait_for(|| paused.element().property::<u32>("current-level-buffers") == 3);
+    let pad = restless.get("sink").static_pad("sink").unwrap();
+    let (with, without) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let seen = [Arc::clone(&without), Arc::clone(&with)];
+    pad.add_probe(gst::PadProbeType::BUFFER, move |pad, _| {
+        let segment = pad.sticky_event::<gst::event::Segment>(0);
+        seen[usize::from(segment.is_some())].fetch_add(1, Ordering::SeqCst);
+        gst::PadProbeReturn::Ok
+    });
+    for _ in 0..5 {
+        assert!(pad.push_event(gst::event::FlushStart::new()));
+        assert!(pad.push_event(gst::event::FlushStop::new(true)));
+        let flags = gst::SeekFlags::FLUSH;
+        assert!(
+            restless
+                .get("sink")
+                .seek_simple(flags, gst::ClockTime::ZERO)
+                .is_err()
+        );
+        for count in [&count, &with] {
+            let before = count.load(Ordering::SeqCst);
+            wait_for(|| count.load(Ordering::SeqCst) >= before + 5);
+        }
+    }
+    assert_eq!(
+        without.load(Ordering::SeqCst),
+        0,
+        "buffers without a segment"
+    );
+    let bus = sender.bin().bus().unwrap();
+    assert!(
+        bus.pop_filtered(&[gst::MessageType::Error, gst::MessageType::Eos])
+            .is_none()
+    );
+    paused.get("sink").set_locked_state(false);
+}
+
+#[test]
+fn a_stream_that_changes_its_own_connection_keeps_its_segment() {
+    let senders = ["mine", "yours"].map(|name| {
+        let sender = Pipeline::parse(&format!(
+            "audiotestsrc is-live=true samplesperbuffer=8 ! audio/x-raw,rate=8000 \
+             ! creel-intersink inter-context={name}"
+        ));
+        sender.set_state(gst::State::Playing);
+        sender
+    });
+    let receiver = Pipeline::parse(&format!(
+        "creel-intersrc name=src inter-context=mine context=r ! {SINK}"
+    ));
+    let counts = Arc::new(Mutex::new((0, 0)));
+    let source = receiver.get("src");
+    let change = source.downgrade();
+    let seen = Arc::clone(&counts);
+    let of_source = source.static_pad("src").unwrap();
+    of_source.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+        let n = seen.lock().unwrap().0;
+        let source = change.upgrade().unwrap();
+        source.set_property("inter-context", ["yours", "mine"][n % 2]);
+        gst::PadProbeReturn::Ok
+    });
+    let seen = Arc::clone(&counts);
+    let of_sink = receiver.get("sink").static_pad("sink").unwrap();
+    of_sink.add_probe(gst::PadProbeType::BUFFER, move |pad, _| {
+        let mut seen = seen.lock().unwrap();
+        seen.0 += 1;
+        seen.1 += usize::from(pad.sticky_event::<gst::event::Segment>(0).is_none());
+        gst::PadProbeReturn::Ok
+    });
+    receiver.set_state(gst::State::Playing);
+    wait_for(|| counts.lock().unwrap().0 >= 100);
+    assert_eq!(counts.lock().unwrap().1, 0, "buffers without a segment");
+    drop(senders);
+}
+
+#[test]
+fn the_selector_refuses_a_pad_of_another_element() {
+    let pipeline = Pipeline::parse(&format!(
+        "fakesrc num-buffers=1 ! creel-input-selector name=sel ! {SINK}"
+    ));
+    let selector = pipeline.get("sel");
+    let before = selector.property::<Option<gst::Pad>>("active-pad");
+    selector.set_property("active-pad", pipeline.get("sink").static_pad("sink"));
+    assert_eq!(selector.property::<Option<gst::Pad>>("active-pad"), before);
+    pipeline.wait_for_warning();
+}
+
+#[test]
+fn each_documented_placement_is_accepted() {
+    common::init();
+    let source = gst::ElementFactory::make("creel-audiotestsrc");
+    let source = source.property("context", "placed").build().unwrap();
+    let blurb = source
+        .find_property("placement")
+        .unwrap()
+        .blurb()
+        .unwrap()
+        .to_string();
+    let list = blurb
+        .split_once(": ")
+        .unwrap()
+        .1
+        .replace("or a list such as ", "");
+    assert!(list.split(", ").count() >= 9, "{list}");
+    for placement in list.split(", ") {
+        // The machine may have fewer CPUs than the list in the example.
+        if placement.starts_with(|c: char| c.is_ascii_digit()) {
+            continue;
+        }
+        source.set_property("placement", placement);
+        assert!(source.set_state(gst::State::Ready).is_ok(), "{placement}");
+        source.set_state(gst::State::Null).unwrap();
+    }
 }
 
 #[test]
@@ -257,7 +400,7 @@ fn a_sender_stops_although_its_receiver_takes_nothing() {
         let sender = Pipeline::parse(&format!("{context} ! creel-intersink inter-context=stuck"));
         // A paused sink blocks the thread of the receiver.
         let receiver = Pipeline::parse(
-            "creel-intersrc inter-context=stuck context=stuck max-size-buffers=2 ! fakesink name=sink async=false",
+            "creel-intersrc inter-context=stuck context=stuck leaky=no max-size-buffers=2 ! fakesink name=sink async=false",
         );
         receiver.set_state(gst::State::Playing);
         receiver.get("sink").set_locked_state(true);
@@ -419,6 +562,23 @@ fn a_long_key_press_is_sent_in_segments() {
         assert_eq!(structure.name(), "dtmf-event-processed");
         assert_eq!(structure.get::<bool>("start"), Ok(start));
         assert_eq!(structure.get::<i32>("number").ok(), start.then_some(5));
+    }
+}
+
+#[test]
+fn many_keys_can_be_typed_ahead() {
+    let pipeline = Pipeline::parse(&format!("creel-rtpdtmfsrc name=src ! {SINK}"));
+    pipeline.set_state(gst::State::Playing);
+    for number in 0..40 {
+        for start in [true, false] {
+            let event = gst::Structure::builder("dtmf-event")
+                .field("type", 1)
+                .field("number", number % 10)
+                .field("volume", 10)
+                .field("start", start);
+            let event = gst::event::CustomUpstream::new(event.build());
+            assert!(pipeline.get("src").send_event(event), "key {number}");
+        }
     }
 }
 

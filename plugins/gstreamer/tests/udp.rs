@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Pipeline, wait_for};
+use gio::prelude::*;
 use gst::prelude::*;
 use std::net::UdpSocket;
 use std::sync::Arc;
@@ -149,6 +150,34 @@ fn an_address_that_cannot_be_bound_is_an_error() {
     assert!(pipeline.bin().set_state(gst::State::Playing).is_err());
     let error = pipeline.wait_for_error();
     assert!(error.contains("203.0.113.1"), "{error}");
+}
+
+#[test]
+fn a_socket_that_cannot_be_used_is_an_error() {
+    common::init();
+    let socket = |kind| {
+        let protocol = gio::SocketProtocol::Default;
+        gio::Socket::new(gio::SocketFamily::Ipv4, kind, protocol).unwrap()
+    };
+    let closed = socket(gio::SocketType::Datagram);
+    closed.close().unwrap();
+    let stream = socket(gio::SocketType::Stream);
+    for (socket, reason) in [(closed, "is closed"), (stream, "is not for datagrams")] {
+        for (text, name) in [
+            ("creel-udpsrc ! fakesink", "socket"),
+            ("fakesrc ! creel-udpsink clients=127.0.0.1:9", "socket"),
+            ("fakesrc ! creel-udpsink clients=[::1]:9", "socket-v6"),
+        ] {
+            let pipeline = Pipeline::parse(text);
+            pipeline.element().set_property(name, &socket);
+            assert!(
+                pipeline.bin().set_state(gst::State::Playing).is_err(),
+                "{text}"
+            );
+            let error = pipeline.wait_for_error();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
 }
 
 #[test]

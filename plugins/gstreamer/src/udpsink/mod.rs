@@ -15,7 +15,7 @@ use gst::subclass::prelude::*;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -50,7 +50,7 @@ pub struct UdpSink {
     sending: Mutex<Sending>,
     counters: Counters,
     context: Mutex<Option<Arc<Context>>>,
-    given: Mutex<[Option<OwnedFd>; 2]>,
+    given: Mutex<[Option<socket::Given>; 2]>,
     /// Whether buffers wait for the clock. This is a copy of the property, because we read it for
     /// each buffer.
     sync: AtomicBool,
@@ -184,8 +184,8 @@ impl ObjectImpl for UdpSink {
                 let socket = value
                     .get::<Option<gio::Socket>>()
                     .expect("the type is a socket");
-                let copy = socket.and_then(|socket| socket.as_fd().try_clone_to_owned().ok());
-                lock(&self.given)[usize::from(name == "socket-v6")] = copy;
+                lock(&self.given)[usize::from(name == "socket-v6")] =
+                    socket.as_ref().map(socket::from_gio);
             }
             "clients" => {
                 let list = value.get::<Option<String>>().expect("the type is a string");
@@ -208,7 +208,8 @@ impl ObjectImpl for UdpSink {
         match spec.name() {
             name @ ("socket" | "socket-v6") => {
                 let given = &lock(&self.given)[usize::from(name == "socket-v6")];
-                socket::to_gio(given.as_ref().map(AsFd::as_fd)).to_value()
+                let usable = given.as_ref().and_then(|given| given.as_ref().ok());
+                socket::to_gio(usable.map(AsFd::as_fd)).to_value()
             }
             "used-socket" => fd(&lock(&self.sending).v4),
             "used-socket-v6" => fd(&lock(&self.sending).v6),
@@ -362,6 +363,7 @@ impl UdpSink {
         let v4 = self.open(0).map_err(|e| error("IPv4", e))?;
         let v6 = match self.open(1) {
             Ok(socket) => Some(socket),
+            Err(e) if lock(&self.given)[1].is_some() => return Err(error("IPv6", e)),
             // Many machines have no IPv6. The element then sends to IPv4 receivers only.
             Err(e) => {
                 gst::info!(CAT, imp = self, "cannot send with IPv6: {e}");
@@ -384,7 +386,7 @@ impl UdpSink {
         let v6 = family == 1;
         let suffix = if v6 { "-v6" } else { "" };
         let socket = match &lock(&self.given)[family] {
-            Some(given) => std::net::UdpSocket::from(given.try_clone()?),
+            Some(given) => socket::open_given(given)?,
             None => {
                 let address = socket::resolve(&settings.string(&format!("bind-address{suffix}")))?;
                 let port = settings.get::<i32>(&format!("bind-port{suffix}")) as u16;

@@ -355,8 +355,9 @@ impl Pool {
     /// The pool refuses new work and cancels its tasks. Two things can delay its end: a worker
     /// whose thread is blocked in your code, and a [`block_on`](Self::block_on) of another thread
     /// whose future is not ready. If the pool has not ended after `duration`, this method returns
-    /// nevertheless, and a thread that Creel starts for this purpose waits for the rest. If you
-    /// call it on one of the pool's own workers, it returns at once.
+    /// nevertheless, and a thread that Creel starts for this purpose waits for the rest. Without
+    /// the feature `tasks`, Creel starts no such thread. If you call it on one of the pool's own
+    /// workers, it returns at once.
     ///
     /// ```
     /// use std::{thread::sleep, time::{Duration, Instant}};

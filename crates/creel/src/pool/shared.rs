@@ -194,7 +194,8 @@ impl Shared {
 
     /// Ends the pool, which is already closing. Every thread finishes the work that it has
     /// accepted, and ends. This waits for the threads for at most `within`. After that time, a
-    /// thread that we start for this purpose waits instead.
+    /// thread that we start for this purpose waits instead. If tasks are compiled out, nothing
+    /// waits after that time.
     ///
     /// That thread also waits if the caller would wait for itself. This is so if the caller is one
     /// of the pool's threads, inside its `block_on`, or in the middle of one of its methods.
@@ -207,6 +208,10 @@ impl Shared {
         let owned = current::index_in(slots).is_some() || current::is_amid(slots);
         if !owned && !self.tasks.is_in_context() && self.wait_for_the_end(within) {
             return;
+        }
+        if cfg!(not(feature = "tasks")) {
+            // Without tasks, no work can be stranded, so we need no thread that waits.
+            return slots.leave();
         }
         let shared = Arc::clone(self);
         let waits = thread::Builder::new().spawn(move || shared.wait_for_the_end(None));

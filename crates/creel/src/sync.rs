@@ -171,6 +171,24 @@ pub(crate) fn prefetch(at: *const (), bytes: usize) {
     let _ = (at, bytes);
 }
 
+/// Prefetches the cache line at `at`, which may be any address, in order to write to it. Without
+/// this, an exchange that comes after a load of the same word often waits twice: for the cache line,
+/// and then for the other cores to drop their copies.
+#[inline]
+#[cfg_attr(creel_sim, track_caller)]
+pub(crate) fn prefetch_to_write(at: *const ()) {
+    #[cfg(creel_sim)]
+    creel_sim::prefetch_to_write(at.addr());
+    #[cfg(all(target_arch = "x86_64", not(any(miri, creel_sim))))]
+    // SAFETY: this is a hint, which reads nothing and cannot fault. Processors that do not know the
+    // instruction ignore it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(any(creel_sim, all(target_arch = "x86_64", not(miri)))))]
+    let _ = at;
+}
+
 /// Whether the system has threads. WebAssembly without its threads extension has none. There, a
 /// pool runs everything on the thread that calls it.
 pub(crate) const HAS_THREADS: bool =

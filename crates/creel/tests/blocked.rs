@@ -132,6 +132,27 @@ fn nested_tasks_may_block_on_their_children() {
 }
 
 #[test]
+fn every_task_behind_a_blocked_worker_runs() {
+    for (workers, tasks) in [(2, 100), (2, 10_000), (4, 10_000)] {
+        bounded(&format!("{workers} workers, {tasks} tasks"), move || {
+            let pool = pool(workers, Wait::Park);
+            for _ in 0..5 {
+                // The task ends only when the other workers have run all of its children.
+                let parent = pool.spawn(async move {
+                    let (done, wait) = mpsc::channel();
+                    for _ in 0..tasks {
+                        let done = done.clone();
+                        task::spawn(async move { done.send(()).unwrap() }).detach();
+                    }
+                    (0..tasks).for_each(|_| wait.recv().unwrap());
+                });
+                block_on(parent).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
 fn a_pool_that_has_grown_finds_work_stranded_on_blocked_workers() {
     bounded("a child behind a blocked parent", || {
         for _ in 0..20 {

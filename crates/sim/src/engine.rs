@@ -61,8 +61,8 @@ struct Pu {
     slice_end: u64,
     idle_since: u64,
     scheduled: bool,
-    /// The time when all buffered stores are complete.
-    drained: u64,
+    /// The times when the buffered stores leave the buffer, in order.
+    stores: VecDeque<u64>,
     /// Whether the current thread executed the pause instruction last.
     pausing: bool,
     /// The time of the next pause by the hypervisor.
@@ -80,6 +80,11 @@ impl Pu {
         let line = at & !63;
         let fill = self.fills.iter().find(|fill| fill.0 == line);
         fill.map_or(0, |fill| fill.1)
+    }
+
+    /// Returns the time when all buffered stores are complete.
+    fn drained(&self) -> u64 {
+        self.stores.back().copied().unwrap_or(0)
     }
 }
 
@@ -303,16 +308,24 @@ impl State {
     }
 
     /// Makes an access by the current thread, and returns the time that it takes. For a load or an
-    /// exchange, this is the time for which the thread waits. A buffered store does not make the
-    /// thread wait. Its time runs from the end of the stores before it until it is complete.
+    /// exchange, this is the time for which the thread waits. A buffered store makes the thread
+    /// wait only if the buffer is full. Its time runs until the cache line has arrived.
     fn access(&mut self, at: usize, kind: Access) -> u64 {
         let index = self.current_pu();
+        if kind == Access::Store {
+            self.wait_for_store_buffer();
+        }
         let pu = &self.pus[index];
         let (now, core) = (pu.now, pu.place.core);
         let begin = match kind {
             Access::Load => now,
-            // Buffered stores leave in order, and an exchange waits for them.
-            Access::Store | Access::Exchange => now.max(pu.drained),
+            // A core requests the cache lines of its buffered stores at the same time, up to the
+            // number of its fill buffers.
+            Access::Store => {
+                let waiting = (pu.stores.len() as u64).checked_sub(self.costs.streams);
+                now.max(waiting.map_or(0, |first| pu.stores[first as usize]))
+            }
+            Access::Exchange => now.max(pu.drained()),
         };
         let begin = begin.max(pu.arrives_at(at));
         let end = self
@@ -322,13 +335,30 @@ impl State {
         match kind {
             Access::Load | Access::Exchange => self.spend(index, end - now),
             Access::Store => {
-                self.pus[index].drained = end;
+                // The stores leave the buffer in the order of the program.
+                let leaves = end.max(self.pus[index].drained());
+                self.pus[index].stores.push_back(leaves);
                 self.spend(index, self.costs.hit);
             }
         }
         match kind {
             Access::Load | Access::Exchange => end - now,
             Access::Store => end - begin,
+        }
+    }
+
+    /// Removes the completed stores from the buffer of the current PU, and waits for the first one
+    /// if the buffer is full.
+    fn wait_for_store_buffer(&mut self) {
+        let (index, most) = (self.current_pu(), self.costs.stores);
+        let pu = &mut self.pus[index];
+        let now = pu.now;
+        while pu.stores.front().is_some_and(|leaves| *leaves <= now) {
+            pu.stores.pop_front();
+        }
+        if pu.stores.len() as u64 >= most {
+            let first = pu.stores.pop_front().unwrap_or(now);
+            self.spend(index, first - now);
         }
     }
 
@@ -347,15 +377,15 @@ impl State {
         first.is_some()
     }
 
-    /// Requests the cache line at `at` for reading. The thread continues while the cache line
-    /// arrives.
-    fn prefetch(&mut self, at: usize) {
+    /// Requests the cache line at `at`, like an access of this kind. The thread continues while the
+    /// cache line arrives.
+    fn prefetch(&mut self, at: usize, kind: Access) {
         let (index, hit) = (self.current_pu(), self.costs.hit);
         let (now, core) = (self.pus[index].now, self.pus[index].place.core);
         if self.pus[index].arrives_at(at) == 0 {
             let place = (index as u32, core);
-            let end = self.cache.access(at, Access::Load, place, now, now);
-            if end > now + hit {
+            let end = self.cache.access(at, kind, place, now, now);
+            if end > now + self.costs.rmw {
                 self.pus[index].fills.push((at & !63, end));
             }
         }
@@ -661,7 +691,7 @@ impl Sim {
                     slice_end: 0,
                     idle_since: 0,
                     scheduled: false,
-                    drained: 0,
+                    stores: VecDeque::new(),
                     pausing: false,
                     vanishes_at: 0,
                     interrupted: 0,
@@ -877,6 +907,17 @@ pub fn spin_loop() {
 /// lines at the same time ([`Costs::streams`](crate::Costs::streams)).
 #[track_caller]
 pub fn prefetch(at: usize) {
+    request(at, Access::Load);
+}
+
+/// Prefetches the cache line at `at` for writing, so that no other core has a copy when it arrives.
+#[track_caller]
+pub fn prefetch_to_write(at: usize) {
+    request(at, Access::Exchange);
+}
+
+#[track_caller]
+fn request(at: usize, kind: Access) {
     let Some(engine) = current_engine() else {
         return;
     };
@@ -884,7 +925,7 @@ pub fn prefetch(at: usize) {
         engine.settle();
         let mut state = engine.0.borrow_mut();
         if !state.timed(State::wait_for_fill) {
-            state.timed(|state| state.prefetch(at));
+            state.timed(|state| state.prefetch(at, kind));
             return;
         }
     }
@@ -950,7 +991,7 @@ pub(crate) fn drain() {
         let mut state = engine.0.borrow_mut();
         let index = state.current_pu();
         let pu = &state.pus[index];
-        let ns = pu.drained.saturating_sub(pu.now).max(state.costs.rmw);
+        let ns = pu.drained().saturating_sub(pu.now).max(state.costs.rmw);
         state.spend(index, ns);
     });
 }

@@ -49,7 +49,10 @@ pub mod thread;
 mod time;
 
 pub use arena::Arena;
-pub use engine::{Sim, Stats, hog, interrupt_others, prefetch, spin_loop, touch, touch_mut, work};
+pub use engine::{
+    Sim, Stats, hog, interrupt_others, prefetch, prefetch_to_write, spin_loop, touch, touch_mut,
+    work,
+};
 pub use machine::{Costs, Machine, NAMES};
 pub use profile::{Waited, profile, profile_only};
 pub use time::{Instant, now_ns};

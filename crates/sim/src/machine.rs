@@ -52,6 +52,8 @@ pub struct Costs {
     pub read_gap: u64,
     /// The number of cache lines that a core can fetch at the same time.
     pub streams: u64,
+    /// The number of stores that a core can buffer.
+    pub stores: u64,
     /// The instruction that a spin executes between two checks.
     pub pause: u64,
     /// One reading of the clock.
@@ -94,6 +96,8 @@ pub struct Costs {
 /// - `timer`: the default timer slack of a thread. Source: prctl(2), `PR_SET_TIMERSLACK`.
 /// - `streams`: the line fill buffers of a core, 10 to 16. Source: the same Intel manual, "Cache
 ///   and Memory Subsystem".
+/// - `stores`: the store buffer of Skylake. Source: the same manual, table "Skylake client
+///   microarchitecture buffer sizes". Later cores have larger ones.
 /// - `smt_percent`: 60, an estimate that we did not verify. It depends on the code.
 /// - `syscall`, `sleep`, `wake`, `idle_exit`, `switch`, `spawn`, `clock`: estimates of the usual
 ///   order of magnitude. We did not find a source with all of them on one machine.
@@ -107,6 +111,7 @@ const LINUX: Costs = Costs {
     memory: 80,
     read_gap: 4,
     streams: 10,
+    stores: 56,
     pause: 35,
     clock: 20,
     syscall: 150,

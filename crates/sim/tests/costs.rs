@@ -77,6 +77,25 @@ fn a_buffered_store_does_not_wait_for_its_cache_line() {
 }
 
 #[test]
+fn buffered_stores_request_ten_cache_lines_at_the_same_time() {
+    sim().run(|| {
+        let words: Arc<Vec<Alone>> = Arc::new((0..20).map(|_| Alone::default()).collect());
+        let other = words.clone();
+        let write = move || other.iter().for_each(|w| w.0.store(7, Ordering::Release));
+        on(6, write).join().unwrap();
+        let last = Alone::default();
+        last.0.swap(1, Ordering::AcqRel);
+        let store = || words.iter().for_each(|w| w.0.store(1, Ordering::Release));
+        let ns = time(|| {
+            store();
+            last.0.swap(2, Ordering::AcqRel);
+        });
+        // The last store is requested when the tenth one is complete, at 9 + 95 ns.
+        assert_eq!(ns, 104 + 95 + 5);
+    });
+}
+
+#[test]
 fn at_most_ten_prefetched_cache_lines_arrive_at_the_same_time() {
     let read = |lines: usize, ahead: bool| {
         sim().run(|| {

@@ -8,7 +8,8 @@
 //! searches in its place.
 //!
 //! We guarantee that work that is ready, and whose worker makes no progress, is taken by the second
-//! check after it became ready.
+//! check after it became ready. The exception is a long queue of tiny tasks, of which only the first
+//! few hundred are taken by then (`LocalScheduler::mark_stuck` in `task/local.rs`).
 
 use super::shared::Shared;
 use crate::{

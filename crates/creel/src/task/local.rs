@@ -18,7 +18,7 @@ use super::lifo::Lifo;
 use super::run_queue::RunQueue;
 use super::slab::{CHANNEL_MAX, GRAIN, Heap};
 use super::state::Claim;
-use super::steal::POLL_NS_WORTH_A_STEAL;
+use super::steal::{POLL_NS_WORTH_A_STEAL, copies};
 use super::tasks::Tasks;
 use crate::sync::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Instant, Ordering, UnsafeCell, local,
@@ -40,10 +40,9 @@ pub(crate) struct LocalScheduler {
     /// the pool ends.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
-    /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
-    pub(super) poll_ns: AtomicU32,
-    /// The number of polls so far when the watchdog found the holder stuck. It is only a hint.
-    stuck_at: AtomicU64,
+    /// The values from which thieves judge whether a steal is worth its cost. They rarely change,
+    /// and have a cache line of their own.
+    judged: CachePadded<Judged>,
     /// Whether a thread holds this local scheduler. The watchdog reads it for the local schedulers
     /// of `block_on` callers. The holder stores it. It is only a hint.
     context: AtomicBool,
@@ -67,6 +66,22 @@ pub(crate) struct LocalScheduler {
     /// Otherwise, a new task could be left on a worker without a thread.
     pub(super) bound_alive: AtomicUsize,
 }
+
+struct Judged {
+    /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
+    poll_ns: AtomicU32,
+    /// The number of polls so far when the watchdog found the holder stuck. It is only a hint. It is
+    /// `u64::MAX` before that.
+    stuck_at: AtomicU64,
+    /// The number of tasks that thieves may still take before the watchdog's next check, if the
+    /// holder is stuck and the polls are too short to be worth a steal. It is only a hint.
+    left: AtomicUsize,
+    /// The value of `left` after the last check.
+    lent: AtomicUsize,
+}
+
+/// The first value of [`Judged::left`] for a stuck holder. It doubles with each further check.
+const LENT_MIN: usize = 256;
 
 /// The state that only the holder accesses.
 pub(super) struct Own {
@@ -223,8 +238,12 @@ impl LocalScheduler {
                 looked: Instant::now(),
                 last_ns: 0,
             })),
-            poll_ns: AtomicU32::new(0),
-            stuck_at: AtomicU64::new(u64::MAX),
+            judged: CachePadded::new(Judged {
+                poll_ns: AtomicU32::new(0),
+                stuck_at: AtomicU64::new(u64::MAX),
+                left: AtomicUsize::new(0),
+                lent: AtomicUsize::new(0),
+            }),
             context: AtomicBool::new(false),
             others: Counter::default(),
             counters: Counters::default(),
@@ -299,6 +318,12 @@ impl LocalScheduler {
         !self.lifo.is_empty() || self.hints.len() > 0
     }
 
+    /// Returns whether this local scheduler has a task in the LIFO slot, or a hint that no thief has
+    /// copied.
+    pub(super) fn has_stealable(&self) -> bool {
+        !self.lifo.is_empty() || self.hints.unreserved() > 0
+    }
+
     /// Returns whether recent polls were short, and only one or two tasks are queued in this local
     /// scheduler: a task in the LIFO slot, a hint in the run queue, or both.
     pub(super) fn has_short_chain(&self) -> bool {
@@ -308,7 +333,18 @@ impl LocalScheduler {
 
     /// Returns a recent estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
-        self.poll_ns.load(Ordering::Relaxed)
+        self.judged.poll_ns.load(Ordering::Relaxed)
+    }
+
+    /// Stores a new estimate of the duration of a poll in this local scheduler, in ns.
+    pub(super) fn set_poll_ns(&self, ns: u32) {
+        // Thieves read the estimate, so we write it only if it has changed noticeably.
+        let before = self.poll_ns();
+        if ns.abs_diff(before) > before / 8
+            || (ns < POLL_NS_WORTH_A_STEAL) != (before < POLL_NS_WORTH_A_STEAL)
+        {
+            self.judged.poll_ns.store(ns, Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of polls that have begun in this local scheduler, which measures the
@@ -319,13 +355,28 @@ impl LocalScheduler {
     }
 
     /// Records that the watchdog has seen no progress beyond this count.
+    ///
+    /// Tasks with short polls are faster where they are, even if they wait for milliseconds: a
+    /// thief would have to fetch their memory, and the holder would fetch it back. The holder may
+    /// be in a poll that spawns many of them. Thieves therefore take only a few at first, and twice
+    /// as many after each further check.
     pub(super) fn mark_stuck(&self, progress: u64) {
-        self.stuck_at.store(progress, Ordering::Relaxed);
+        let judged = &self.judged;
+        let again = judged.stuck_at.swap(progress, Ordering::Relaxed) == progress;
+        let lent = judged.lent.load(Ordering::Relaxed);
+        let lent = if again {
+            lent.saturating_mul(2)
+        } else {
+            LENT_MIN
+        };
+        judged.lent.store(lent, Ordering::Relaxed);
+        judged.left.store(lent, Ordering::Relaxed);
     }
 
     /// Returns whether the holder has made no progress since the watchdog found it stuck.
     pub(super) fn is_stuck(&self) -> bool {
-        self.stuck_at.load(Ordering::Relaxed) == self.progress()
+        let stuck_at = self.judged.stuck_at.load(Ordering::Relaxed);
+        stuck_at != u64::MAX && stuck_at == self.progress()
     }
 
     /// Returns whether a thread holds this local scheduler, which is one for `block_on` callers.
@@ -333,25 +384,48 @@ impl LocalScheduler {
         self.context.load(Ordering::Relaxed)
     }
 
-    /// Claims a task from this local scheduler for the thread that holds `own`. The task comes from
-    /// the queue. If `slot` is true, it may come from the LIFO slot too.
+    /// Claims a task from this local scheduler for the thread that holds `own`, if the polls here
+    /// are long enough to be worth a steal, or if the holder is stuck. The task comes from the
+    /// queue, or from the LIFO slot of a holder that is stuck.
     ///
     /// # Safety
     ///
     /// The caller must hold `own`, which must be another local scheduler.
-    pub(super) unsafe fn steal(&self, own: &LocalScheduler, slot: bool) -> Option<(Task, Claim)> {
-        // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
-        // holds `own`, so it is the owner of that queue, and it accesses only atomics of this one.
-        unsafe { self.hints.steal(&own.hints) }.or_else(|| {
-            let task = slot.then(|| self.lifo.steal())??;
-            Some((task, task.state().claimed()))
-        })
+    pub(super) unsafe fn steal(&self, own: &LocalScheduler) -> Option<(Task, Claim)> {
+        let (poll_ns, stuck) = (self.poll_ns(), self.is_stuck());
+        // The tasks behind a stuck holder may be of another kind than those before. The thief
+        // estimates their polls while it runs the first ones.
+        let longest = poll_ns.max(if stuck { own.poll_ns() } else { 0 });
+        let worth = longest >= POLL_NS_WORTH_A_STEAL;
+        let left = self.judged.left.load(Ordering::Relaxed);
+        if worth || (stuck && left > 0) {
+            let copies = copies(poll_ns);
+            // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
+            // holds `own`, so it is the owner of that queue, and it accesses only atomics of this
+            // one.
+            let stolen = unsafe { self.hints.steal(&own.hints, copies) };
+            if stolen.is_some() {
+                if !worth {
+                    let left = left.saturating_sub(1 + copies);
+                    self.judged.left.store(left, Ordering::Relaxed);
+                }
+                return stolen;
+            }
+        }
+        let task = stuck.then(|| self.lifo.steal())??;
+        Some((task, task.state().claimed()))
     }
 }
 
 impl LocalContext<'_> {
     /// Releases the local scheduler, which reverses [`LocalScheduler::attach`].
     pub(super) fn detach_thread(self) {
+        if let Some(heap) = self.scheduler.heap() {
+            // SAFETY: the heap lives until the pool ends.
+            let heap = unsafe { heap.as_ref() };
+            // SAFETY: this thread still holds the local scheduler, so it owns the heap.
+            unsafe { heap.return_collected() };
+        }
         self.scheduler.context.store(false, Ordering::Relaxed);
         let none = Current {
             scheduler: ptr::null(),

@@ -230,9 +230,7 @@ impl<'a> LocalContext<'a> {
             self.tasks.slots.end_search(search);
         }
         let stolen = stolen?;
-        if stolen.leaves_long {
-            steal::notify_helper(self.tasks, true, Instant::now());
-        }
+        steal::notify_helpers(self.tasks, stolen.left_ns, None);
         Some((stolen.task, stolen.claim))
     }
 
@@ -276,11 +274,11 @@ impl<'a> LocalContext<'a> {
             (guess, outside)
         });
         self.scheduler
-            .poll_ns
-            .store(guess.min(u32::MAX.into()) as u32, Ordering::Relaxed);
-        let (here, outside_here) = (self.scheduler.hints.len(), self.tasks.outside.len());
+            .set_poll_ns(guess.min(u32::MAX.into()) as u32);
+        self.scheduler.hints.forget_popped();
+        let (here, outside_here) = (self.scheduler.hints.unreserved(), self.tasks.outside.len());
         if here + outside_here > 0 && guess >= steal::POLL_NS_WORTH_A_STEAL.into() {
-            steal::notify_helper(self.tasks, steal::is_long(here, guess), now);
+            steal::notify_helpers(self.tasks, here as u64 * guess, Some(now));
         }
         outside
     }

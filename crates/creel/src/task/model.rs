@@ -267,7 +267,7 @@ fn owner_and_thief_claim_each_task_once() {
         let thief = thread::spawn(move || {
             let own = RunQueue::new();
             // SAFETY: this thread is the owner of `own`.
-            let mut had = usize::from(unsafe { theirs.steal(&own) }.is_some());
+            let mut had = usize::from(unsafe { theirs.steal(&own, 1) }.is_some());
             // SAFETY: only this thread pushes to `own` and pops from it.
             while let Some(task) = unsafe { own.pop() } {
                 had += usize::from(task.state().claim_hinted().is_some());

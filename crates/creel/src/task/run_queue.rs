@@ -12,14 +12,12 @@
 
 use super::cell::{Header, Task};
 use super::state::Claim;
-use crate::sync::{AtomicPtr, AtomicUsize, Ordering, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, UnsafeCell, prefetch_to_write};
 use crossbeam_utils::CachePadded;
+use std::ops::Range;
 
-/// The maximum number of hints that a thief checks to find one that is not stale. It checks this
-/// number from the place where it begins, and then the same number from the head.
-const LOOKS: usize = 32;
-/// The maximum number of hints that a thief copies.
-const COPIES: usize = if cfg!(creel_loom) { 1 } else { 15 };
+/// The owner prefetches the task that it will take after this number of further tasks.
+const AHEAD: usize = 4;
 /// The length of the first buffer, in hints.
 const LEN_MIN: usize = if cfg!(creel_loom) { 4 } else { 256 };
 
@@ -50,9 +48,9 @@ pub(super) struct RunQueue {
     /// `Release` stores synchronize with a thief's `Acquire` loads, so that the thief sees the
     /// buffer and the hints up to there.
     ends: CachePadded<Ends>,
-    /// The position after the hints that the last thief reserved. It only keeps thieves apart,
+    /// The range of hints that thieves have reserved ([`Reserved`]). It only keeps thieves apart,
     /// because each task is claimed separately.
-    stolen_to: AtomicUsize,
+    reserved: CachePadded<AtomicU64>,
     /// The newest of `buffers`, which is the one in use.
     current: AtomicPtr<Buffer>,
     /// Every buffer that was created, each as a leaked box, because thieves hold pointers to them.
@@ -79,7 +77,7 @@ impl RunQueue {
                 head: AtomicUsize::new(0),
                 tail: AtomicUsize::new(0),
             }),
-            stolen_to: AtomicUsize::new(0),
+            reserved: CachePadded::new(AtomicU64::new(0)),
             current: AtomicPtr::new(first),
             buffers: UnsafeCell::new(vec![first]),
         }
@@ -151,70 +149,140 @@ impl RunQueue {
     #[inline]
     pub(super) unsafe fn pop(&self) -> Option<Task> {
         let head = self.ends.head.load(Ordering::Relaxed);
-        if head == self.ends.tail.load(Ordering::Relaxed) {
+        let tail = self.ends.tail.load(Ordering::Relaxed);
+        if head == tail {
             return None;
         }
-        let hint = self.buffer().at(head).load(Ordering::Relaxed);
+        let buffer = self.buffer();
+        let hint = buffer.at(head).load(Ordering::Relaxed);
+        let ahead = head.wrapping_add(AHEAD);
+        if (tail.wrapping_sub(ahead) as isize) > 0 {
+            // Another core may have written the task.
+            prefetch_to_write(buffer.at(ahead).load(Ordering::Relaxed).cast());
+        }
         self.ends
             .head
             .store(head.wrapping_add(1), Ordering::Release);
         Task::from_ptr(hint)
     }
 
-    /// Claims one of the tasks in this queue for the thread that owns `own`, and copies a few of
-    /// the hints behind it to `own`. The first thread to claim one of these tasks gets it.
+    /// Claims one of the tasks in this queue for the thread that owns `own`, and copies up to
+    /// `copies` of the hints behind it to `own`. The first thread to claim one of these tasks gets
+    /// it.
     ///
-    /// The search begins in the middle of the queue, or behind the hints that the last thief
-    /// reserved. Therefore the owner and the thieves rarely compete for the same hints.
+    /// Each hint is given to one thief only. The thief has a copy of it, which others can steal in
+    /// turn.
     ///
     /// # Safety
     ///
     /// The caller must be the owner of `own`, which must be another queue.
-    pub(super) unsafe fn steal(&self, own: &RunQueue) -> Option<(Task, Claim)> {
-        let head = self.ends.head.load(Ordering::Acquire);
-        let len = self.len();
-        if len == 0 {
-            return None;
+    pub(super) unsafe fn steal(&self, own: &RunQueue, copies: usize) -> Option<(Task, Claim)> {
+        while let Some((first, count)) = self.reserve(1 + copies) {
+            let buffer = self.buffer();
+            let mut hints = (0..count).filter_map(|offset| {
+                let at = buffer.at(first.wrapping_add(offset));
+                Task::from_ptr(at.load(Ordering::Acquire))
+            });
+            let claimed = hints.find_map(|task| {
+                prefetch_to_write(task.as_ptr().cast_const().cast());
+                Some((task, task.state().claim_hinted()?))
+            });
+            for task in hints {
+                // SAFETY: the caller is the owner of `own`.
+                unsafe { own.push(task) };
+            }
+            if claimed.is_some() {
+                return claimed;
+            }
         }
-        let buffer = self.buffer();
-        let hint = |offset: usize| {
-            let hint = buffer.at(head.wrapping_add(offset)).load(Ordering::Acquire);
-            Task::from_ptr(hint)
-        };
-        // If the thief finds no task in the first `LOOKS` hints from that offset on, it continues
-        // at the head.
-        let from = self.reserve(head, len);
-        let mut offsets = (from..len).take(LOOKS).chain((0..from).take(LOOKS));
-        let (offset, task, claim) = offsets.find_map(|offset| {
-            let task = hint(offset)?;
-            Some((offset, task, task.state().claim_hinted()?))
-        })?;
-        for task in (offset + 1..len.min(offset + 1 + COPIES)).filter_map(hint) {
-            // SAFETY: the caller is the owner of `own`.
-            unsafe { own.push(task) };
-        }
-        Some((task, claim))
+        None
     }
 
-    /// Reserves a few hints for a thief, and returns the offset of the first one from `head`. The
-    /// next thief begins behind them, if that position is still in the queue, or in the middle.
-    fn reserve(&self, head: usize, len: usize) -> usize {
-        let mut stolen_to = self.stolen_to.load(Ordering::Relaxed);
+    /// Returns the number of hints that no thief has reserved. The answer may be out of date.
+    pub(super) fn unreserved(&self) -> usize {
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let (head, len) = (self.ends.head.load(Ordering::Acquire), self.len());
+        Reserved::of(reserved, head).map_or(len, |reserved| {
+            len.saturating_sub(reserved.end) + len.min(reserved.first)
+        })
+    }
+
+    /// Reserves up to `most` hints for a thief, and returns the position of the first one and their
+    /// number. Returns `None` if thieves have reserved all hints.
+    ///
+    /// The reserved hints are a range. It begins in the middle of the queue, and grows towards the
+    /// tail as long as there are hints, and then towards the head. Therefore the owner and the
+    /// thieves rarely compete for the same hints.
+    fn reserve(&self, most: usize) -> Option<(usize, usize)> {
+        // If another thief comes first, we do not read the ends again. With many thieves, each of
+        // them would spend most of the time on that, and rarely reserve anything.
+        let (head, len) = (self.ends.head.load(Ordering::Acquire), self.len());
+        let mut seen = self.reserved.load(Ordering::Relaxed);
         loop {
-            let last = stolen_to.wrapping_sub(head);
-            let from = if last < len { last } else { len / 2 };
-            let end = head.wrapping_add(len.min(from + 1 + COPIES));
-            let reserved = self.stolen_to.compare_exchange_weak(
-                stolen_to,
-                end,
+            let (next, taken) = match Reserved::of(seen, head) {
+                Some(Reserved { first, end }) if end < len => {
+                    let taken = end..len.min(end + most);
+                    (first..taken.end, taken)
+                }
+                Some(Reserved { first, end }) => {
+                    let last = first.min(len);
+                    let taken = last.saturating_sub(most)..last;
+                    (taken.start..end, taken)
+                }
+                None => {
+                    let taken = len / 2..len.min(len / 2 + most);
+                    (taken.clone(), taken)
+                }
+            };
+            if taken.is_empty() {
+                return None;
+            }
+            let reserved = self.reserved.compare_exchange_weak(
+                seen,
+                Reserved::word(next, head),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
             match reserved {
-                Ok(_) => return from,
-                Err(now) => stolen_to = now,
+                Ok(_) => return Some((head.wrapping_add(taken.start), taken.len())),
+                Err(now) => seen = now,
             }
         }
+    }
+
+    /// Forgets the reserved range if the owner has popped all of it. The owner must call this at
+    /// least once while it pops two billion hints, because [`Reserved`] has only the lower halves
+    /// of the positions.
+    pub(super) fn forget_popped(&self) {
+        let seen = self.reserved.load(Ordering::Relaxed);
+        let head = self.ends.head.load(Ordering::Relaxed);
+        if seen != 0 && Reserved::of(seen, head).is_none() {
+            // If this fails, a thief has just reserved a new range.
+            let _ = self
+                .reserved
+                .compare_exchange(seen, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The range of hints that thieves have reserved, as offsets from the head of the queue.
+struct Reserved {
+    first: usize,
+    end: usize,
+}
+
+impl Reserved {
+    /// Returns the range of a word, or `None` if it is empty or the owner has popped all of it.
+    fn of(word: u64, head: usize) -> Option<Self> {
+        let offset = |position: u64| (position as u32).wrapping_sub(head as u32) as i32;
+        let end = usize::try_from(offset(word)).ok()?;
+        let first = usize::try_from(offset(word >> 32)).unwrap_or(0);
+        (first < end).then_some(Self { first, end })
+    }
+
+    fn word(range: Range<usize>, head: usize) -> u64 {
+        let position = |offset: usize| u64::from(head.wrapping_add(offset) as u32);
+        position(range.start) << 32 | position(range.end)
     }
 }
 
@@ -229,5 +297,55 @@ impl Drop for RunQueue {
             // thief left.
             drop(unsafe { Box::from_raw(buffer) });
         }
+    }
+}
+
+#[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
+mod tests {
+    use super::*;
+    use std::ptr::NonNull;
+
+    /// Pushes hints to no task. The test does not follow them.
+    fn push(queue: &RunQueue, count: usize) {
+        let task = Task::from_ptr(NonNull::dangling().as_ptr()).unwrap();
+        // SAFETY: only this thread uses the queue.
+        (0..count).for_each(|_| unsafe { queue.push(task) });
+    }
+
+    /// Reserves hints until there are none left, and returns their positions in order.
+    fn reserve_all(queue: &RunQueue) -> Vec<usize> {
+        let ranges = std::iter::from_fn(|| queue.reserve(16));
+        let mut all: Vec<_> = ranges.flat_map(|(at, count)| at..at + count).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn each_hint_is_reserved_once() {
+        let queue = RunQueue::new();
+        push(&queue, 1000);
+        assert_eq!(queue.unreserved(), 1000);
+        assert!(reserve_all(&queue).into_iter().eq(0..1000));
+        assert_eq!(queue.unreserved(), 0);
+        push(&queue, 100);
+        assert_eq!(queue.unreserved(), 100);
+        assert!(reserve_all(&queue).into_iter().eq(1000..1100));
+    }
+
+    #[test]
+    fn an_old_range_does_not_hide_hints_after_many_pops() {
+        let queue = RunQueue::new();
+        push(&queue, 10);
+        reserve_all(&queue);
+        for end in [&queue.ends.head, &queue.ends.tail] {
+            end.store(1000, Ordering::Relaxed);
+        }
+        queue.forget_popped();
+        // The lower halves of these positions are less than those of the range.
+        for end in [&queue.ends.head, &queue.ends.tail] {
+            end.store(u32::MAX as usize, Ordering::Relaxed);
+        }
+        push(&queue, 10);
+        assert_eq!(reserve_all(&queue).len(), 10);
     }
 }

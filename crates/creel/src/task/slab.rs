@@ -3,9 +3,10 @@
 //!
 //! A [`Heap`] cuts chunks of 64 KiB, which are aligned to their size, into blocks of one size
 //! class. Its owner allocates and frees blocks without an atomic operation. Any other thread frees
-//! a block by pushing it on the heap's stack of returned blocks. The owner takes that whole stack
-//! when its own list is empty. We find the heap of a block from the block's address, because the
-//! header of the chunk contains it.
+//! a block by pushing it on the heap's stack of returned blocks. If the other thread has a heap
+//! itself, it first collects several blocks there, so that many threads do not compete for the
+//! stack. The owner takes that whole stack when its own list is empty. We find the heap of a block
+//! from the block's address, because the header of the chunk contains it.
 //!
 //! Blocks are *type-stable*. As long as the heap lives, a block that was once a cell remains a
 //! cell's memory, and its first word remains an initialized state word. The hints of the run queues
@@ -24,7 +25,9 @@
 //! We do not support blocks above 32 KiB, because a larger future is boxed before it becomes a
 //! task.
 
-use crate::sync::{AtomicIsize, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, lock};
+use crate::sync::{
+    AtomicIsize, AtomicPtr, AtomicUsize, Mutex, Ordering, UnsafeCell, lock, prefetch_to_write,
+};
 use crossbeam_utils::CachePadded;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
@@ -46,6 +49,11 @@ pub(super) const CHANNEL_MAX: usize = 256;
 const CLASSES: usize = CELL_CLASSES + CHANNEL_MAX / GRAIN;
 /// The maximum number of fresh blocks that a heap cuts from a chunk at a time.
 const CUT: usize = 32;
+/// The maximum number of blocks of another heap that a heap collects before it returns them.
+const COLLECTED_MAX: isize = 16;
+/// A thread that uses free blocks one after another prefetches the block that it will use after
+/// this number of further blocks.
+const AHEAD: isize = 8;
 /// The size of the largest allocation, in chunks.
 const REGION_MAX: usize = 16;
 
@@ -112,6 +120,16 @@ struct Own {
     out: isize,
     /// The chunks that are allocated and that no size class uses yet.
     spare: Vec<*mut Chunk>,
+    /// The blocks of another heap that the owner has freed and not yet returned.
+    collected: Option<Collected>,
+}
+
+/// Blocks of one heap, which are linked from the first one to the last one.
+struct Collected {
+    heap: NonNull<Heap>,
+    first: NonNull<Block>,
+    last: NonNull<Block>,
+    count: isize,
 }
 
 /// A heap of blocks, which has one owner at a time.
@@ -155,6 +173,7 @@ impl Heap {
             fresh: [ptr::null_mut(); CLASSES],
             out: 0,
             spare: Vec::new(),
+            collected: None,
         };
         let heap = NonNull::from(Box::leak(Box::new(Heap {
             scheduler_at: std::sync::Arc::as_ptr(&scheduler).cast(),
@@ -257,6 +276,7 @@ impl Heap {
             // SAFETY: validity: the thread that returned the block has set its link. Aliasing: the
             // block now belongs to the owner.
             next = unsafe { next_of(block) };
+            prefetch_after(block, next);
             own.out -= 1;
             // SAFETY: validity: this is the header of a returned block's chunk, which lives as long
             // as the heap. Aliasing: `class` is written once, before any other thread knows the
@@ -352,11 +372,23 @@ impl Heap {
     pub(super) unsafe fn free(block: NonNull<Block>, mine: Option<NonNull<Heap>>) {
         // SAFETY: the block has not been freed yet.
         let heap = unsafe { Self::of(block) };
-        if mine != Some(heap) {
-            // SAFETY: validity: the block came from that heap, which lives while the block is in
-            // use. Aliasing: the caller guarantees that it is not used again, except for its state
-            // word.
-            unsafe { Self::give_back(heap, block) };
+        let Some(mine) = mine else {
+            let alone = Collected::new(heap, block);
+            // SAFETY: the block came from that heap, and the caller does not use it again.
+            return unsafe { Self::give_back(alone) };
+        };
+        if mine != heap {
+            // SAFETY: the caller is the owner of this heap, which is alive.
+            let mine = unsafe { mine.as_ref() };
+            let full = mine.own.with_mut(|own| {
+                // SAFETY: the caller is the owner, and nothing in this closure calls foreign code.
+                let own = unsafe { &mut *own };
+                own.collect(heap, block)
+            });
+            if let Some(full) = full {
+                // SAFETY: these blocks came from their heap, and no thread uses them any more.
+                unsafe { Self::give_back(full) };
+            }
             return;
         }
         // SAFETY: a heap lives as long as one of its blocks is in use.
@@ -372,24 +404,46 @@ impl Heap {
         });
     }
 
-    /// Returns a block from a thread that is not the owner of its heap.
+    /// Returns the blocks of another heap that the owner of this one has collected.
     ///
     /// # Safety
     ///
-    /// The same conditions as for [`free`](Self::free) apply. `heap` must be the block's heap, and
-    /// the caller must not use it again.
-    unsafe fn give_back(heap: NonNull<Heap>, block: NonNull<Block>) {
+    /// The caller must be the owner of the heap.
+    pub(super) unsafe fn return_collected(&self) {
+        // SAFETY: the caller is the owner.
+        let collected = self
+            .own
+            .with_mut(|own| unsafe { &mut *own }.collected.take());
+        if let Some(collected) = collected {
+            // SAFETY: these blocks came from their heap, and no thread uses them any more.
+            unsafe { Self::give_back(collected) };
+        }
+    }
+
+    /// Returns blocks from a thread that is not the owner of their heap.
+    ///
+    /// # Safety
+    ///
+    /// The same conditions as for [`free`](Self::free) apply to each of the blocks. All of them must
+    /// come from the given heap.
+    unsafe fn give_back(blocks: Collected) {
+        let Collected {
+            heap,
+            first,
+            last,
+            count,
+        } = blocks;
         // We do not create a reference to the heap, because other threads may free the heap once
-        // the block is returned.
+        // the blocks are returned.
         // SAFETY: a heap lives as long as one of its blocks is in use.
         let returns = unsafe { &(*heap.as_ptr()).returns };
         let mut head = returns.load(Ordering::Relaxed);
         while head != orphaned() {
-            // SAFETY: the block belongs to the caller until it is pushed.
-            unsafe { set_next(block, head) };
+            // SAFETY: the blocks belong to the caller until they are pushed.
+            unsafe { set_next(last, head) };
             let pushed = returns.compare_exchange_weak(
                 head,
-                block.as_ptr(),
+                first.as_ptr(),
                 Ordering::Release,
                 Ordering::Acquire,
             );
@@ -398,12 +452,12 @@ impl Heap {
                 Err(now) => head = now,
             }
         }
-        // SAFETY: the block is still in use.
+        // SAFETY: the blocks are still in use.
         let out = unsafe { &(*heap.as_ptr()).out_as_orphan };
         // The changes of `out_as_orphan` are `AcqRel`. Each of them synchronizes with the later
         // ones, so that every other thread's last access to the heap happens before the thread that
         // reaches 0 frees it.
-        if out.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if out.fetch_sub(count, Ordering::AcqRel) == count {
             // SAFETY: the last block has been returned, and the owner left before.
             unsafe { Self::end(heap) };
         }
@@ -418,6 +472,8 @@ impl Heap {
     pub(super) unsafe fn orphan(heap: NonNull<Heap>) {
         // SAFETY: the heap lives until `out_as_orphan` is settled below.
         let this = unsafe { heap.as_ref() };
+        // SAFETY: the caller is the owner.
+        unsafe { this.return_collected() };
         let mut next = this.returns.swap(orphaned(), Ordering::AcqRel);
         let out = this.own.with_mut(|own| {
             // SAFETY: the caller is the owner.
@@ -484,6 +540,24 @@ impl Own {
         Some(block)
     }
 
+    /// Collects a block of another heap, which the owner of this one has freed. Returns blocks that
+    /// must be returned to their heap now.
+    #[inline]
+    fn collect(&mut self, heap: NonNull<Heap>, block: NonNull<Block>) -> Option<Collected> {
+        match &mut self.collected {
+            Some(collected) if collected.heap == heap => {
+                prefetch_after(collected.first, block.as_ptr());
+                // SAFETY: the block belongs to the caller, who has freed it.
+                unsafe { set_next(block, collected.first.as_ptr()) };
+                collected.first = block;
+                collected.count += 1;
+                let full = collected.count >= COLLECTED_MAX;
+                self.collected.take_if(|_| full)
+            }
+            _ => self.collected.replace(Collected::new(heap, block)),
+        }
+    }
+
     /// Adds a block to the free list of its class.
     ///
     /// # Safety
@@ -495,6 +569,29 @@ impl Own {
         // SAFETY: the block belongs to the owner.
         unsafe { set_next(block, self.free[class]) };
         self.free[class] = block.as_ptr();
+    }
+}
+
+impl Collected {
+    fn new(heap: NonNull<Heap>, block: NonNull<Block>) -> Self {
+        Self {
+            heap,
+            first: block,
+            last: block,
+            count: 1,
+        }
+    }
+}
+
+/// Prefetches a block after `next`, if a thread uses blocks in the order of their addresses and has
+/// used `block` before `next`. Blocks often have this order, because programs tend to wait for tasks
+/// in the order in which they spawn them. If other cores have used the blocks, this saves most of
+/// the time until their cache lines arrive.
+#[inline]
+fn prefetch_after(block: NonNull<Block>, next: *mut Block) {
+    let step = (next.addr() as isize).wrapping_sub(block.addr().get() as isize);
+    if step.unsigned_abs() <= FINE_MAX {
+        prefetch_to_write(next.wrapping_byte_offset(AHEAD * step).cast());
     }
 }
 

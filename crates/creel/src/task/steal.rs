@@ -54,30 +54,48 @@ impl NotifyLimiter {
     }
 }
 
-/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. Unless
-/// the queue is `long`, this does nothing if the last such notification is too recent.
-pub(super) fn notify_helper(tasks: &Tasks, long: bool, now: Instant) {
+/// Notifies an idle worker because of a queue, if a worker is idle and none is searching. `work_ns`
+/// is an estimate of the work in this queue, in ns. If it is short, this needs the time, and does
+/// nothing if the last such notification is too recent.
+pub(super) fn notify_helpers(tasks: &Tasks, work_ns: u64, now: Option<Instant>) {
     let idle = &tasks.slots.idle;
-    // The answer of `wanted` is only a hint. `notify_one` decides again, and the next maintenance
-    // of a local scheduler comes soon.
-    let wanted = idle.any_listed() && !idle.is_searching();
-    if wanted && (long || tasks.notify_limiter.may_notify(now)) {
+    if !idle.any_listed() {
+        return;
+    }
+    let is_due = |now| tasks.notify_limiter.may_notify(now);
+    let long = work_ns > NOTIFY_INTERVAL.as_nanos() as u64;
+    // The answer of `is_searching` is only a hint. `notify_one` decides again, and the next
+    // maintenance of a local scheduler comes soon.
+    if !idle.is_searching() && (long || now.is_some_and(is_due)) {
         // We ignore the error if no thread can be started, because the next maintenance tries
         // again.
         let _ = tasks.slots.notify_one(0, When::Now);
     }
 }
 
-/// Returns whether a queue of `len` tasks would keep its worker busy for longer than the time
-/// between two notifications.
-pub(super) fn is_long(len: usize, poll_ns: u64) -> bool {
-    len as u64 * poll_ns > NOTIFY_INTERVAL.as_nanos() as u64
+/// Returns the number of hints that a thief copies from a queue whose polls take this time. The
+/// copied tasks take about as long as a few steals.
+pub(super) fn copies(poll_ns: u32) -> usize {
+    const COPIES_MAX: u32 = if cfg!(creel_loom) { 1 } else { 15 };
+    const COPIED_NS: u32 = 200_000;
+    COPIES_MAX.min(COPIED_NS / poll_ns.max(1)) as usize
 }
 
 /// Returns all local schedulers of the pool.
 pub(super) fn schedulers(tasks: &Tasks) -> impl Iterator<Item = &LocalScheduler> {
     let slots = (0..tasks.slots.idle.slots()).map(|index| tasks.schedulers.at(index));
     slots.chain(tasks.block_on_schedulers.all())
+}
+
+/// Returns the local scheduler with this number, if there is one. The local schedulers of
+/// `block_on` callers come after those of the workers.
+fn scheduler(tasks: &Tasks, at: usize) -> Option<&LocalScheduler> {
+    let slots = tasks.slots.idle.slots();
+    if at < slots {
+        return Some(tasks.schedulers.at(at));
+    }
+    let others = tasks.block_on_schedulers.made();
+    (at - slots < others).then(|| tasks.block_on_schedulers.scheduler(at - slots))
 }
 
 /// The progress of all local schedulers.
@@ -109,7 +127,7 @@ impl Progress {
         for (at, scheduler) in schedulers(tasks).enumerate().take(self.polls.len()) {
             if self.slots == before.slots
                 && before.polls.get(at) == Some(&self.polls[at])
-                && scheduler.has_hints()
+                && scheduler.has_stealable()
             {
                 scheduler.mark_stuck(self.polls[at]);
                 found = true;
@@ -139,8 +157,8 @@ impl Progress {
 pub(super) struct Stolen {
     pub(super) task: Task,
     pub(super) claim: Claim,
-    /// Whether the local scheduler from which the task came still has a long queue.
-    pub(super) leaves_long: bool,
+    /// An estimate of the work that is left in the queue from which the task came, in ns.
+    pub(super) left_ns: u64,
 }
 
 /// Claims a task from another local scheduler whose polls are long enough or whose holder is stuck.
@@ -153,27 +171,25 @@ pub(super) struct Stolen {
 ///
 /// The caller must hold `own`.
 pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<Stolen> {
-    let (slots, block_on_schedulers) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
+    let (slots, block_on) = (tasks.slots.idle.slots(), tasks.block_on_schedulers.made());
     let start = (own.counters.steals.get() + own.counters.polls.get()) as usize;
-    for offset in 0..slots + block_on_schedulers {
-        let scheduler = match (start + offset) % (slots + block_on_schedulers) {
-            slot if slot < slots => tasks.schedulers.at(slot),
-            block_on_scheduler => tasks
-                .block_on_schedulers
-                .scheduler(block_on_scheduler - slots),
-        };
-        let stuck = scheduler.is_stuck();
-        let worth = stuck || scheduler.poll_ns() >= POLL_NS_WORTH_A_STEAL;
-        if std::ptr::eq(scheduler, own) || !worth {
+    let from = tasks.victim.load(Ordering::Relaxed);
+    let others = (0..slots + block_on).map(|offset| (start + offset) % (slots + block_on));
+    for at in std::iter::once(from).chain(others) {
+        let Some(scheduler) = scheduler(tasks, at).filter(|at| !std::ptr::eq(*at, own)) else {
             continue;
-        }
+        };
         // SAFETY: the caller holds `own`, which is another local scheduler.
-        if let Some((task, claim)) = unsafe { scheduler.steal(own, stuck) } {
-            let leaves_long = is_long(scheduler.hints.len(), scheduler.poll_ns().into());
+        if let Some((task, claim)) = unsafe { scheduler.steal(own) } {
+            let left = scheduler.hints.unreserved();
+            if left > 0 && at != from {
+                tasks.victim.store(at, Ordering::Relaxed);
+            }
+            let left_ns = left as u64 * u64::from(scheduler.poll_ns());
             return Some(Stolen {
                 task,
                 claim,
-                leaves_long,
+                left_ns,
             });
         }
     }

@@ -14,6 +14,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Mutex, Ordering, barrier, lock};
 use crate::worker::slots::WorkerSlots;
 use crate::worker::stats::TaskStats;
 use crate::worker::table::Table;
+use crossbeam_utils::CachePadded;
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
@@ -28,6 +29,9 @@ pub(crate) struct Tasks {
     /// local scheduler, or that a thread has moved here from its local scheduler.
     pub(super) outside: Inject,
     pub(super) notify_limiter: NotifyLimiter,
+    /// The number of the local scheduler from which a thief has stolen last and that had more tasks
+    /// (`steal::search`). It is only a hint.
+    pub(super) victim: CachePadded<AtomicUsize>,
     /// The state of the deterministic mode, if the pool uses it.
     pub(crate) seeded: Option<Seeded>,
     /// The local schedulers of `block_on` drivers.
@@ -59,6 +63,7 @@ impl Tasks {
             schedulers: Table::new(|_| LocalScheduler::new()),
             outside: Inject::new(),
             notify_limiter: NotifyLimiter::new(),
+            victim: CachePadded::new(AtomicUsize::new(0)),
             seeded: seed.map(Seeded::new),
             block_on_schedulers: BlockOnSchedulers::new(),
             outside_heap: Mutex::new(OutsideHeap::default()),

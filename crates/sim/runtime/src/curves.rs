@@ -186,6 +186,14 @@ fn least_of<const TIMES: usize>(mut f: impl FnMut()) -> f64 {
     times[2..].iter().copied().min().unwrap_or(0) as f64 / 1e3
 }
 
+/// Returns a pool whose workers all have a thread and spin. A pool starts its threads one after
+/// another when it needs them, which takes longer than the curves that use this function.
+fn started_pool(workers: usize) -> Pool {
+    let pool = pool(workers, SPIN);
+    pool.broadcast(|_| ());
+    pool
+}
+
 /// The work of one item of `dispatch`. The caller would run a loop of shorter items alone.
 const ITEM: u64 = 5_000;
 
@@ -228,7 +236,7 @@ fn scope(machine: &Machine, workers: usize) -> f64 {
 /// computes for `ns` nanoseconds.
 fn spawn_inside(machine: &Machine, workers: usize, each: usize, ns: u64) -> f64 {
     Sim::new(machine).run(|| {
-        let pool = pool(workers, SPIN);
+        let pool = started_pool(workers);
         least(|| {
             let handle = pool.handle();
             let parent = pool.spawn(async move {
@@ -253,7 +261,7 @@ fn fan_out(machine: &Machine, workers: usize) -> f64 {
         }
     }
     Sim::new(machine).run(|| {
-        let pool = pool(workers, SPIN);
+        let pool = started_pool(workers);
         least(|| {
             let handle = pool.handle();
             let root = pool.spawn(async move {

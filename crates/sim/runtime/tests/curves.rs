@@ -84,3 +84,15 @@ fn a_burst_of_tasks_reaches_128_workers_in_less_than_3_3_times_its_bound() {
     let us = value("burst", 128);
     assert!(us < 3.3 * 500.0, "{us}");
 }
+
+#[test]
+fn a_task_that_spawns_all_others_takes_less_than_1_7_times_its_bound_with_32_workers() {
+    let us = value("spawn", 32);
+    assert!(us < 1.7 * 200.0, "{us}");
+}
+
+#[test]
+fn tasks_that_spawn_tasks_take_less_than_2_1_times_their_bound_with_64_workers() {
+    let us = value("fan-out", 64);
+    assert!(us < 2.1 * 200.0, "{us}");
+}

@@ -289,7 +289,9 @@ impl Queue {
         match event.view() {
             gst::EventView::FlushStart(_) => flush_start(&self.fifo, &self.source, event),
             gst::EventView::FlushStop(_) => flush_stop(&self.fifo, &self.source, event),
-            _ if event.is_serialized() => return self.fifo.push(Item::Event(event)),
+            _ if event.is_serialized() => {
+                return push_event(&self.fifo, self.obj().upcast_ref(), event);
+            }
             _ => {
                 return match self.source.pad.push_event(event) {
                     true => Ok(gst::FlowSuccess::Ok),
@@ -376,6 +378,31 @@ pub(crate) fn flush_stop(fifo: &Fifo, source: &Source<Forward>, event: gst::Even
     fifo.open();
 }
 
+/// Adds an event to a queue. If the queue refuses the end of the stream because of an error of its
+/// other side, reports the error, because no further buffer can return it to the source.
+pub(crate) fn push_event(
+    fifo: &Arc<Fifo>,
+    element: &gst::Element,
+    event: gst::Event,
+) -> Result<gst::FlowSuccess, gst::FlowError> {
+    let is_eos = event.type_() == gst::EventType::Eos;
+    let pushed = fifo.push(Item::Event(event));
+    if let (true, Err(error)) = (is_eos, pushed) {
+        source::report(element, error);
+    }
+    pushed
+}
+
+/// Reacts to an error of the elements after a queue, which has [failed](Fifo::fail) with it. The
+/// next item returns the error to the source, which reports it. If the end of the stream is in the
+/// queue, there is no next item, so we report the error and push the end here.
+pub(crate) fn failed(fifo: &Fifo, element: &gst::Element, pad: &gst::Pad, error: gst::FlowError) {
+    let ends = matches!(error, gst::FlowError::Eos | gst::FlowError::Flushing);
+    if !ends && fifo.is_eos() {
+        source::end(element, pad, error);
+    }
+}
+
 /// The body of a task that takes items from a queue and pushes them.
 pub(crate) struct Forward {
     element: gst::Element,
@@ -405,11 +432,7 @@ impl Body for Forward {
     }
 
     fn ended(&mut self, error: gst::FlowError) {
-        // The next push returns the error to the sender, which reports it. After the end of the
-        // stream there is no next push, so we report the error here.
-        if error != gst::FlowError::Eos && self.fifo.is_eos() {
-            source::end(&self.element, &self.pad, error);
-        }
+        failed(&self.fifo, &self.element, &self.pad, error);
     }
 
     fn panicked(&mut self, message: &str) {

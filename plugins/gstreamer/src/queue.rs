@@ -319,8 +319,12 @@ impl Queue {
     fn src_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::Reconfigure {
             // The source pad may have been linked to another element. An error of the element
-            // before does not count for the new one.
-            self.fifo.reopen_after_error();
+            // before does not count for the new one, so its task continues. The step that failed
+            // must be over, because it marks the stream as ended.
+            if self.fifo.reopen_after_error() {
+                self.source.stream.wait_for_step();
+                self.source.stream.run();
+            }
         }
         self.sink.push_event(event)
     }

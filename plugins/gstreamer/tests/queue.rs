@@ -279,6 +279,30 @@ fn a_short_stream_does_not_end_before_its_error_is_reported() {
 }
 
 #[test]
+fn a_queue_that_is_linked_again_continues() {
+    let pipeline = Pipeline::parse(QUEUES[0]);
+    let queue = pipeline.get("queue");
+    pipeline.set_state(gst::State::Playing);
+    let sender = gst::Pad::builder(gst::PadDirection::Src).build();
+    sender.link(&queue.static_pad("sink").unwrap()).unwrap();
+    sender.set_active(true).unwrap();
+    assert!(sender.push_event(gst::event::StreamStart::new("test")));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    assert!(sender.push_event(gst::event::Segment::new(&segment)));
+    wait_for(|| sender.push(buffer(0)) == Err(gst::FlowError::NotLinked));
+    let sink = gst::ElementFactory::make("fakesink")
+        .property("async", false)
+        .build()
+        .unwrap();
+    pipeline.bin().add(&sink).unwrap();
+    sink.sync_state_with_parent().unwrap();
+    queue.link(&sink).unwrap();
+    sender.push(buffer(1)).unwrap();
+    assert!(sender.push_event(gst::event::Eos::new()));
+    pipeline.wait_for_eos();
+}
+
+#[test]
 fn a_drain_query_waits_until_the_queue_is_empty() {
     init();
     let mut harness = Harness::new("creel-queue");

@@ -13,7 +13,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::fifo::{Fifo, Item, Leaky};
-use crate::queue::{limits, limits_of};
+use crate::queue::{self, limits, limits_of};
 use crate::settings::Settings;
 
 /// A push that takes longer than this is counted as one that blocked.
@@ -190,7 +190,9 @@ impl BlockingAdapter {
                 }
                 let _ = self.start();
             }
-            _ if event.is_serialized() => return self.fifo.push(Item::Event(event)),
+            _ if event.is_serialized() => {
+                return queue::push_event(&self.fifo, self.obj().upcast_ref(), event);
+            }
             _ => {
                 self.src.push_event(event);
             }
@@ -238,8 +240,10 @@ impl BlockingAdapter {
                     .fetch_add(time.as_nanos() as u64, Ordering::Relaxed);
             }
             if let Err(error) = pushed {
-                // The stream before this element gets the error when it next adds to the queue.
                 fifo.fail(error);
+                if let Some(element) = pad.parent_element() {
+                    queue::failed(&fifo, &element, &pad, error);
+                }
             }
         });
         started.map_err(|error| gst::loggable_error!(gst::CAT_RUST, "{error}"))

@@ -16,7 +16,7 @@ use crate::fifo::{Fifo, Item, Leaky};
 use crate::hub::{Hub, Hubs, Kind, Receiver};
 use crate::queue::{self, Forward, limits, limits_of};
 use crate::settings::Settings;
-use crate::source::Source;
+use crate::source::{self, Source};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -356,7 +356,12 @@ macro_rules! bridge {
                     }
                     _ => {}
                 }
-                let _ = hub.send(pad, &Item::Event(event));
+                let is_eos = event.type_() == gst::EventType::Eos;
+                let sent = hub.send(pad, &Item::Event(event));
+                if let (true, Err(error)) = (is_eos, sent) {
+                    // No further buffer can return the error to the sender.
+                    source::report(self.obj().upcast_ref(), error);
+                }
                 Ok(gst::FlowSuccess::Ok)
             }
         }
@@ -548,7 +553,7 @@ macro_rules! bridge {
 
             fn event(&self, event: gst::Event) -> bool {
                 if event.type_() == gst::EventType::Reconfigure {
-                    self.receiver.fifo.reopen_after_error();
+                    queue::relinked(&self.receiver.fifo, &self.receiver.source);
                     return true;
                 }
                 let Some(hub) = lock(&self.hub).clone() else {

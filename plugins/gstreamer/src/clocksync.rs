@@ -1,4 +1,8 @@
 //! `creel-clocksync`: passes each buffer on at its time by the pipeline's clock.
+//!
+//! In the state PAUSED, buffers that wait for the clock stay here, so that no sink after this
+//! element can preroll. The state change then reports that, as a live source does, and the pipeline
+//! can continue to PLAYING. Buffers that do not wait for the clock pass in PAUSED too.
 
 use gst::glib;
 use gst::prelude::*;
@@ -179,11 +183,19 @@ impl ElementImpl for ClockSync {
             gst::StateChange::PlayingToPaused => self.gate.pause(),
             _ => {}
         }
-        self.parent_change_state(transition)
+        let changed = self.parent_change_state(transition)?;
+        match transition {
+            gst::StateChange::ReadyToPaused | gst::StateChange::PlayingToPaused if self.syncs() => {
+                Ok(gst::StateChangeSuccess::NoPreroll)
+            }
+            _ => Ok(changed),
+        }
     }
 }
 
 impl Gated for ClockSync {
+    const HOLDS_ALWAYS: bool = false;
+
     fn gate(&self) -> &Gate {
         &self.gate
     }

@@ -233,12 +233,14 @@ impl Fifo {
         }
     }
 
-    /// Forgets an error of the other side.
-    pub(crate) fn reopen_after_error(&self) {
+    /// Forgets an error of the other side. Returns whether there was one.
+    pub(crate) fn reopen_after_error(&self) -> bool {
         let mut inner = self.lock();
-        if inner.failed {
-            (inner.closed, inner.failed) = (None, false);
+        let failed = std::mem::take(&mut inner.failed);
+        if failed {
+            inner.closed = None;
         }
+        failed
     }
 
     /// Refuses items from now on with `error`, and lets all senders that wait return it.

@@ -13,6 +13,7 @@ use std::task::{Context as Cx, Poll, Waker};
 use std::time::Duration;
 
 use crate::fifo::Item;
+use crate::source;
 use crate::stream::{defer, in_step};
 
 type Time = gst::ClockTime;
@@ -23,6 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// An element that uses a gate.
 pub(crate) trait Gated: ElementImpl {
+    /// Whether items wait for the state PLAYING even if they do not wait for the clock.
+    const HOLDS_ALWAYS: bool = true;
+
     fn gate(&self) -> &Gate;
 
     /// Passes an item on, now that it is due.
@@ -39,7 +43,8 @@ struct Inner {
     latency: Time,
     /// A further delay in ns, which may be negative.
     offset: i64,
-    segment: gst::FormattedSegment<Time>,
+    /// The segment of the items, if its format is time. Other items do not wait for the clock.
+    segment: Option<gst::FormattedSegment<Time>>,
     /// Items that are early, in order. Only a stream of a context leaves them here.
     early: VecDeque<Item>,
     /// The error of the last early item, which was passed on after its sender had continued. All
@@ -94,7 +99,7 @@ impl Gate {
         self.change(|inner| {
             inner.open = false;
             inner.early.clear();
-            inner.segment = gst::FormattedSegment::new();
+            inner.segment = None;
         });
     }
 
@@ -136,14 +141,21 @@ impl Gate {
             return Err(gst::FlowError::Flushing);
         }
         if let Some(error) = inner.result {
+            drop(inner);
+            // No further item follows the end of the stream, so the sender cannot report the error.
+            if let Item::Event(event) = item
+                && event.type_() == gst::EventType::Eos
+            {
+                source::report(element.obj().upcast_ref(), error);
+            }
             return Err(error);
         }
         if !in_step() {
-            let inner = gate.wait(inner, &item, sync)?;
+            let inner = gate.wait::<T>(inner, &item, sync)?;
             drop(inner);
             return element.pass(item);
         }
-        if inner.early.is_empty() && matches!(inner.verdict(&item, sync), Verdict::Now) {
+        if inner.early.is_empty() && matches!(inner.verdict::<T>(&item, sync), Verdict::Now) {
             drop(inner);
             return element.pass(item);
         }
@@ -165,14 +177,14 @@ impl Gate {
     }
 
     /// Blocks until `item` is due.
-    fn wait<'a>(
+    fn wait<'a, T: Gated>(
         &'a self,
         mut inner: MutexGuard<'a, Inner>,
         item: &Item,
         sync: bool,
     ) -> Result<MutexGuard<'a, Inner>, gst::FlowError> {
         loop {
-            let limit = match inner.verdict(item, sync) {
+            let limit = match inner.verdict::<T>(item, sync) {
                 Verdict::Now => return Ok(inner),
                 Verdict::Never => return Err(gst::FlowError::Flushing),
                 Verdict::In(time) => time.min(LOOK_EVERY),
@@ -196,7 +208,7 @@ impl Gate {
             let Some(item) = inner.early.front() else {
                 return Poll::Ready(());
             };
-            match inner.verdict(item, sync) {
+            match inner.verdict::<T>(item, sync) {
                 Verdict::Never => {
                     inner.early.clear();
                     return Poll::Ready(());
@@ -233,7 +245,7 @@ impl Gate {
 }
 
 impl Inner {
-    fn verdict(&self, item: &Item, sync: bool) -> Verdict {
+    fn verdict<T: Gated>(&self, item: &Item, sync: bool) -> Verdict {
         if !self.open {
             return Verdict::Never;
         }
@@ -244,11 +256,13 @@ impl Inner {
             // passed.
             Item::Event(_) => return Verdict::Now,
         };
-        if !self.playing {
+        let segment = self.segment.as_ref().filter(|_| sync);
+        if !self.playing && (T::HOLDS_ALWAYS || segment.is_some()) {
             return Verdict::Unknown;
         }
-        let running = time.and_then(|time| self.segment.to_running_time(time));
-        let (true, Some(running), Some((clock, base))) = (sync, running, &self.clock) else {
+        let running = segment.zip(time);
+        let running = running.and_then(|(segment, time)| segment.to_running_time(time));
+        let (Some(running), Some((clock, base))) = (running, &self.clock) else {
             return Verdict::Now;
         };
         let due = (*base + running + self.latency)
@@ -286,7 +300,7 @@ where
                 // Items that still wait in the gate belong to the former segment, and we now
                 // compute their times with the new one. We accept that, because only a few items
                 // wait, and they are of the same stream, so their times are hardly wrong.
-                gate.lock().segment = time.unwrap_or_default();
+                gate.lock().segment = time;
             }
             match event.is_serialized() {
                 true => Gate::handle(element, Item::Event(event), true),

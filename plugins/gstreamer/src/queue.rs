@@ -289,7 +289,9 @@ impl Queue {
         match event.view() {
             gst::EventView::FlushStart(_) => flush_start(&self.fifo, &self.source, event),
             gst::EventView::FlushStop(_) => flush_stop(&self.fifo, &self.source, event),
-            _ if event.is_serialized() => return self.fifo.push(Item::Event(event)),
+            _ if event.is_serialized() => {
+                return push_event(&self.fifo, self.obj().upcast_ref(), event);
+            }
             _ => {
                 return match self.source.pad.push_event(event) {
                     true => Ok(gst::FlowSuccess::Ok),
@@ -316,9 +318,7 @@ impl Queue {
 
     fn src_event(&self, event: gst::Event) -> bool {
         if event.type_() == gst::EventType::Reconfigure {
-            // The source pad may have been linked to another element. An error of the element
-            // before does not count for the new one.
-            self.fifo.reopen_after_error();
+            relinked(&self.fifo, &self.source);
         }
         self.sink.push_event(event)
     }
@@ -376,6 +376,41 @@ pub(crate) fn flush_stop(fifo: &Fifo, source: &Source<Forward>, event: gst::Even
     fifo.open();
 }
 
+/// Reacts to the event that the source pad may have been linked to another element. An error of the
+/// element before does not count for the new one, so the task continues.
+pub(crate) fn relinked(fifo: &Fifo, source: &Source<Forward>) {
+    if fifo.reopen_after_error() {
+        // The step that failed must be over, because it marks the stream as ended.
+        source.stream.wait_for_step();
+        source.stream.run();
+    }
+}
+
+/// Adds an event to a queue. If the queue refuses the end of the stream because of an error of its
+/// other side, reports the error, because no further buffer can return it to the source.
+pub(crate) fn push_event(
+    fifo: &Arc<Fifo>,
+    element: &gst::Element,
+    event: gst::Event,
+) -> Result<gst::FlowSuccess, gst::FlowError> {
+    let is_eos = event.type_() == gst::EventType::Eos;
+    let pushed = fifo.push(Item::Event(event));
+    if let (true, Err(error)) = (is_eos, pushed) {
+        source::report(element, error);
+    }
+    pushed
+}
+
+/// Reacts to an error of the elements after a queue, which has [failed](Fifo::fail) with it. The
+/// next item returns the error to the source, which reports it. If the end of the stream is in the
+/// queue, there is no next item, so we report the error and push the end here.
+pub(crate) fn failed(fifo: &Fifo, element: &gst::Element, pad: &gst::Pad, error: gst::FlowError) {
+    let ends = matches!(error, gst::FlowError::Eos | gst::FlowError::Flushing);
+    if !ends && fifo.is_eos() {
+        source::end(element, pad, error);
+    }
+}
+
 /// The body of a task that takes items from a queue and pushes them.
 pub(crate) struct Forward {
     element: gst::Element,
@@ -414,10 +449,10 @@ impl Body for Forward {
     }
 
     fn ended(&mut self, error: gst::FlowError) {
-        // The next push returns the error to the sender, which reports it. After the end of the
-        // stream there is no next push, so we report the error here.
-        if error != gst::FlowError::Eos && (self.reports_errors || self.fifo.is_eos()) {
+        if self.reports_errors && error != gst::FlowError::Eos {
             source::end(&self.element, &self.pad, error);
+        } else {
+            failed(&self.fifo, &self.element, &self.pad, error);
         }
     }
 

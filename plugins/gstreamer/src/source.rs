@@ -329,9 +329,14 @@ impl Prelude {
     }
 }
 
-/// Ends the stream of a source. Reports `error`, unless it is the normal end or a flush, and then
-/// pushes the end of the stream.
+/// Ends the stream of a source. [Reports](report) `error`, and then pushes the end of the stream.
 pub(crate) fn end(element: &gst::Element, pad: &gst::Pad, error: gst::FlowError) {
+    report(element, error);
+    pad.push_event(gst::event::Eos::new());
+}
+
+/// Reports that a stream has failed with `error`, unless it is the normal end or a flush.
+pub(crate) fn report(element: &gst::Element, error: gst::FlowError) {
     if error != gst::FlowError::Eos && error != gst::FlowError::Flushing {
         gst::element_error!(
             element,
@@ -340,7 +345,6 @@ pub(crate) fn end(element: &gst::Element, pad: &gst::Pad, error: gst::FlowError)
             ["streaming stopped, reason {error:?}"]
         );
     }
-    pad.push_event(gst::event::Eos::new());
 }
 
 /// Reports that the streaming task of `element` has panicked.

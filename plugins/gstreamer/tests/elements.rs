@@ -492,6 +492,70 @@ fn an_element_that_blocks_does_not_delay_its_context() {
     assert!(stats.get::<u64>("blocked").unwrap() >= 1);
 }
 
+/// Each kind of stream in front of `creel-clocksync`: its source, and whether it is live.
+const SYNCED: [(&str, bool); 3] = [
+    ("audiotestsrc samplesperbuffer=441", false),
+    ("audiotestsrc samplesperbuffer=441 is-live=true", true),
+    (
+        "creel-audiotestsrc samples-per-buffer=441 is-live=false context=synced",
+        false,
+    ),
+];
+
+#[test]
+fn a_stream_that_waits_for_the_clock_reaches_a_sink_that_prerolls() {
+    for (source, _) in SYNCED {
+        for sync in [true, false] {
+            let pipeline = Pipeline::parse(&format!(
+                "{source} num-buffers=5 ! creel-clocksync sync={sync} ! fakesink sync=false"
+            ));
+            pipeline.set_state(gst::State::Playing);
+            pipeline.wait_for_eos();
+        }
+    }
+}
+
+#[test]
+fn a_stream_prerolls_unless_it_waits_for_the_clock() {
+    for (source, is_live) in SYNCED {
+        for sync in [true, false] {
+            let case = format!("{source} sync={sync}");
+            let pipeline = Pipeline::parse(&format!(
+                "{source} ! creel-clocksync sync={sync} \
+                 ! fakesink name=sink signal-handoffs=true sync=false"
+            ));
+            let count = Arc::new(AtomicUsize::new(0));
+            let seen = Arc::clone(&count);
+            pipeline.on_buffer("sink", move |_, _| {
+                seen.fetch_add(1, Ordering::SeqCst);
+            });
+            for _ in 0..3 {
+                let changed = pipeline.bin().set_state(gst::State::Paused).unwrap();
+                let no_preroll = changed == gst::StateChangeSuccess::NoPreroll;
+                assert_eq!(no_preroll, is_live || sync, "{case}");
+                // A sink that prerolls waits here for a buffer.
+                let (result, state, _) = pipeline.bin().state(gst::ClockTime::from_seconds(60));
+                assert_ne!(result, Ok(gst::StateChangeSuccess::Async), "{case}");
+                assert_eq!(state, gst::State::Paused, "{case}");
+                let before = count.load(Ordering::SeqCst);
+                pipeline.set_state(gst::State::Playing);
+                wait_for(|| count.load(Ordering::SeqCst) > before);
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_behind_the_last_early_buffer_is_reported() {
+    // The buffer waits for the clock, and finds afterwards that the pad is not linked.
+    let pipeline = Pipeline::parse(
+        "creel-audiotestsrc is-live=false num-buffers=1 context=early \
+         ! creel-clocksync ts-offset=100000000",
+    );
+    pipeline.set_state(gst::State::Playing);
+    assert!(pipeline.wait_for_error().contains("NotLinked"));
+}
+
 #[test]
 fn a_long_key_press_is_sent_in_segments() {
     // The duration of a key press has 16 bits. At this clock rate, they hold 341 ms.

@@ -171,6 +171,137 @@ fn an_error_of_the_peer_reaches_the_source() {
     assert!(!error.is_empty());
 }
 
+/// Queues whose other side is a task or a thread, so that an error of it does not reach the sender.
+const QUEUES: [&str; 2] = [
+    "creel-queue name=queue",
+    "creel-blocking-adapter name=queue",
+];
+
+/// A queue between two pads of the test. The second pad returns an error for each buffer.
+struct Failing {
+    pipeline: Pipeline,
+    sender: gst::Pad,
+    ended: Arc<AtomicBool>,
+    _receiver: gst::Pad,
+}
+
+impl Failing {
+    fn new(queue: &str, error: gst::FlowError) -> Self {
+        let pipeline = Pipeline::parse(queue);
+        let queue = pipeline.get("queue");
+        let sender = gst::Pad::builder(gst::PadDirection::Src).build();
+        let ended = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&ended);
+        let receiver = gst::Pad::builder(gst::PadDirection::Sink)
+            .chain_function(move |_, _, _| Err(error))
+            .event_function(move |_, _, event| {
+                if event.type_() == gst::EventType::Eos {
+                    seen.store(true, Ordering::SeqCst);
+                }
+                true
+            })
+            .build();
+        sender.link(&queue.static_pad("sink").unwrap()).unwrap();
+        queue.static_pad("src").unwrap().link(&receiver).unwrap();
+        sender.set_active(true).unwrap();
+        receiver.set_active(true).unwrap();
+        pipeline.set_state(gst::State::Playing);
+        assert!(sender.push_event(gst::event::StreamStart::new("test")));
+        let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        assert!(sender.push_event(gst::event::Segment::new(&segment)));
+        Self {
+            pipeline,
+            sender,
+            ended,
+            _receiver: receiver,
+        }
+    }
+}
+
+const FAILURES: [gst::FlowError; 3] = [
+    gst::FlowError::Error,
+    gst::FlowError::NotLinked,
+    gst::FlowError::NotNegotiated,
+];
+
+#[test]
+fn a_queue_reports_an_error_that_came_before_the_end_of_the_stream() {
+    for queue in QUEUES {
+        for error in FAILURES {
+            let test = Failing::new(queue, error);
+            wait_for(|| test.sender.push(buffer(0)) == Err(error));
+            assert!(!test.sender.push_event(gst::event::Eos::new()));
+            let report = test.pipeline.wait_for_error();
+            assert!(report.contains(&format!("{error:?}")), "{report}");
+        }
+        // This is not an error, but the normal end.
+        let test = Failing::new(queue, gst::FlowError::Eos);
+        wait_for(|| test.sender.push(buffer(0)) == Err(gst::FlowError::Eos));
+        assert!(!test.sender.push_event(gst::event::Eos::new()));
+        let bus = test.pipeline.bin().bus().unwrap();
+        assert!(bus.pop_filtered(&[gst::MessageType::Error]).is_none());
+    }
+}
+
+#[test]
+fn a_queue_reports_an_error_that_came_after_the_end_of_the_stream() {
+    for queue in QUEUES {
+        for error in FAILURES {
+            let test = Failing::new(queue, error);
+            let pad = test.pipeline.get("queue").static_pad("src").unwrap();
+            let kinds = gst::PadProbeType::BLOCK | gst::PadProbeType::BUFFER;
+            let probe = pad.add_probe(kinds, |_, _| gst::PadProbeReturn::Ok);
+            test.sender.push(buffer(0)).unwrap();
+            assert!(test.sender.push_event(gst::event::Eos::new()));
+            pad.remove_probe(probe.unwrap());
+            let report = test.pipeline.wait_for_error();
+            assert!(report.contains(&format!("{error:?}")), "{report}");
+            wait_for(|| test.ended.load(Ordering::SeqCst));
+        }
+    }
+}
+
+#[test]
+fn a_short_stream_does_not_end_before_its_error_is_reported() {
+    for queue in QUEUES {
+        for text in [
+            format!("audiotestsrc num-buffers=3 ! {queue}"),
+            format!("fakesrc num-buffers=1 ! {queue} ! audioconvert ! fakesink"),
+        ] {
+            for _ in 0..10 {
+                let pipeline = Pipeline::parse(&text);
+                // The result depends on whether the error or the state change is faster.
+                let _ = pipeline.bin().set_state(gst::State::Playing);
+                pipeline.wait_for_error();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_queue_that_is_linked_again_continues() {
+    let pipeline = Pipeline::parse(QUEUES[0]);
+    let queue = pipeline.get("queue");
+    pipeline.set_state(gst::State::Playing);
+    let sender = gst::Pad::builder(gst::PadDirection::Src).build();
+    sender.link(&queue.static_pad("sink").unwrap()).unwrap();
+    sender.set_active(true).unwrap();
+    assert!(sender.push_event(gst::event::StreamStart::new("test")));
+    let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    assert!(sender.push_event(gst::event::Segment::new(&segment)));
+    wait_for(|| sender.push(buffer(0)) == Err(gst::FlowError::NotLinked));
+    let sink = gst::ElementFactory::make("fakesink")
+        .property("async", false)
+        .build()
+        .unwrap();
+    pipeline.bin().add(&sink).unwrap();
+    sink.sync_state_with_parent().unwrap();
+    queue.link(&sink).unwrap();
+    sender.push(buffer(1)).unwrap();
+    assert!(sender.push_event(gst::event::Eos::new()));
+    pipeline.wait_for_eos();
+}
+
 #[test]
 fn a_drain_query_waits_until_the_queue_is_empty() {
     init();

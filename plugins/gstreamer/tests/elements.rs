@@ -376,6 +376,66 @@ fn each_documented_placement_is_accepted() {
     }
 }
 
+/// The two kinds of connection, as the ends of their pipelines.
+const CONNECTIONS: [(&str, &str); 2] = [
+    (
+        "creel-proxysink proxy-context=again",
+        "creel-proxysrc name=src proxy-context=again context=r",
+    ),
+    (
+        "creel-intersink inter-context=again",
+        "creel-intersrc name=src inter-context=again context=r",
+    ),
+];
+
+#[test]
+fn a_receiver_without_a_peer_is_reported_although_the_stream_is_short() {
+    for (sink, source) in CONNECTIONS {
+        for buffers in [1, 2, 3] {
+            let receiver = Pipeline::parse(source);
+            let sender = Pipeline::parse(&format!("audiotestsrc num-buffers={buffers} ! {sink}"));
+            receiver.set_state(gst::State::Playing);
+            sender.bin().set_state(gst::State::Playing).unwrap();
+            let buses = [&receiver, &sender].map(|pipeline| pipeline.bin().bus().unwrap());
+            let has_error = |bus: &gst::Bus| bus.pop_filtered(&[gst::MessageType::Error]).is_some();
+            wait_for(|| buses.iter().any(has_error));
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_is_linked_again_continues() {
+    for (sink, source) in CONNECTIONS {
+        let receiver = Pipeline::parse(source);
+        let sender = Pipeline::parse(&format!(
+            "appsrc name=app format=time ! identity name=id ! {sink}"
+        ));
+        receiver.set_state(gst::State::Playing);
+        sender.set_state(gst::State::Playing);
+        let pad = sender.get("id").static_pad("sink").unwrap();
+        let push = || pad.chain(gst::Buffer::new());
+        assert!(pad.send_event(gst::event::StreamStart::new("test")));
+        let segment = gst::FormattedSegment::<gst::ClockTime>::new();
+        assert!(pad.send_event(gst::event::Segment::new(&segment)));
+        let bus = receiver.bin().bus().unwrap();
+        // The receiver of an inter connection reports the error itself.
+        wait_for(|| push().is_err() || bus.pop_filtered(&[gst::MessageType::Error]).is_some());
+        let element = gst::ElementFactory::make("fakesink").property("async", false);
+        let element = element.property("signal-handoffs", true).build().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let seen = Arc::clone(&count);
+        element.connect("handoff", false, move |_| {
+            seen.fetch_add(1, Ordering::SeqCst);
+            None
+        });
+        receiver.bin().add(&element).unwrap();
+        element.sync_state_with_parent().unwrap();
+        receiver.get("src").link(&element).unwrap();
+        push().unwrap();
+        wait_for(|| count.load(Ordering::SeqCst) > 0);
+    }
+}
+
 #[test]
 fn a_source_that_changes_to_a_proxy_that_is_taken_reports_an_error() {
     let taken = Pipeline::parse(&format!(

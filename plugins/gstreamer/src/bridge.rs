@@ -552,13 +552,18 @@ macro_rules! bridge {
             }
 
             fn event(&self, event: gst::Event) -> bool {
+                let Some(hub) = lock(&self.hub).clone() else {
+                    return event.type_() == gst::EventType::Reconfigure;
+                };
                 if event.type_() == gst::EventType::Reconfigure {
-                    queue::relinked(&self.receiver.fifo, &self.receiver.source);
+                    if queue::relinked(&self.receiver.fifo, &self.receiver.source)
+                        && hub.kind == Kind::Broadcast
+                    {
+                        // The error has ended the stream, so a new one must begin.
+                        start_again(&self.receiver, None);
+                    }
                     return true;
                 }
-                let Some(hub) = lock(&self.hub).clone() else {
-                    return false;
-                };
                 if hub.kind == Kind::Broadcast {
                     match event.view() {
                         gst::EventView::FlushStart(_) => {

@@ -377,13 +377,16 @@ pub(crate) fn flush_stop(fifo: &Fifo, source: &Source<Forward>, event: gst::Even
 }
 
 /// Reacts to the event that the source pad may have been linked to another element. An error of the
-/// element before does not count for the new one, so the task continues.
-pub(crate) fn relinked(fifo: &Fifo, source: &Source<Forward>) {
-    if fifo.reopen_after_error() {
+/// element before does not count for the new one, so the task continues. Returns whether there was
+/// such an error.
+pub(crate) fn relinked(fifo: &Fifo, source: &Source<Forward>) -> bool {
+    let failed = fifo.reopen_after_error();
+    if failed {
         // The step that failed must be over, because it marks the stream as ended.
         source.stream.wait_for_step();
         source.stream.run();
     }
+    failed
 }
 
 /// Adds an event to a queue. If the queue refuses the end of the stream because of an error of its

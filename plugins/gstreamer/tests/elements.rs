@@ -395,7 +395,8 @@ fn a_receiver_without_a_peer_is_reported_although_the_stream_is_short() {
             let receiver = Pipeline::parse(source);
             let sender = Pipeline::parse(&format!("audiotestsrc num-buffers={buffers} ! {sink}"));
             receiver.set_state(gst::State::Playing);
-            sender.bin().set_state(gst::State::Playing).unwrap();
+            // The result depends on whether the error or the state change is faster.
+            let _ = sender.bin().set_state(gst::State::Playing);
             let buses = [&receiver, &sender].map(|pipeline| pipeline.bin().bus().unwrap());
             let has_error = |bus: &gst::Bus| bus.pop_filtered(&[gst::MessageType::Error]).is_some();
             wait_for(|| buses.iter().any(has_error));

@@ -5,11 +5,13 @@
  * Unless a function says otherwise:
  *
  * - Every function may be called from any thread, at any time after libc has started.
- * - Functions that return int return 0, or an error number of <errno.h>. They never set errno.
+ * - Functions that return int return 0, or an error number of <errno.h>. Do not read errno itself,
+ *   because every function may change it.
  * - A function that writes a text writes at most SIZE bytes, always ends it with a NUL if SIZE is
  *   not 0, and returns the length of the whole text, like snprintf.
- * - In a child process after fork, the functions of the budget work. Pools and gangs of the parent
- *   have no threads there: creel_pool_free returns at once, and nothing else may be called.
+ * - In a child process after fork, the functions of the budget work, and the child may create pools
+ *   of its own. Pools and gangs of the parent have no threads there: creel_pool_free returns at
+ *   once, and nothing else may be called with them.
  */
 #ifndef CREEL_H
 #define CREEL_H
@@ -34,12 +36,12 @@ const char *creel_version(void);
 
 /* Returns the number of usable cores, which is at least 1.
  *
- * It respects the affinity mask, cpusets and CPU quotas. The hyper-threads of a core count once.
- * Quotas are rounded down. The number never exceeds that of `creel run --jobs`, which sets
- * CREEL_JOBS.
+ * It respects the affinity mask, cpusets, CPU quotas and limits on the number of threads. The
+ * hyper-threads of a core count once. Quotas are rounded down. The number never exceeds that of
+ * `creel run --jobs`, which sets CREEL_JOBS.
  *
  * It never fails. If /proc and /sys cannot be read, it is the size of the affinity mask, and
- * creel_notes says so. The first call takes about 200 us. The result is kept, and a later call
+ * creel_notes says so. The first call takes 0.2 to 0.4 ms. The result is kept, and a later call
  * takes about 1 us. It is read again if the affinity mask has changed, after one second, or after
  * creel_refresh. */
 unsigned creel_workers(void);
@@ -51,8 +53,8 @@ unsigned creel_workers_ceil(void);
 void creel_refresh(void);
 
 /* Returns the number for a machine whose /proc and /sys are below the folder ROOT, and for a thread
- * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). Returns 0 if an argument is
- * invalid. It is meant for tests. Nothing is kept. */
+ * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). Returns 0 if MASK is invalid or
+ * ROOT has neither folder. It is meant for tests. Nothing is kept. */
 unsigned creel_workers_in(const char *root, const char *mask);
 
 /* Writes the limit that determined creel_workers, for example
@@ -105,16 +107,23 @@ typedef struct creel_options {
     unsigned workers;      /* number of workers; default: creel_workers() */
     const char *wait;      /* "adaptive" (default), "park", "spin:20us", "throttle:2ms" */
     const char *balance;   /* "sticky" (default), "fixed", "shared" */
-    const char *placement; /* "cores", "unpinned", "pus", "0,2,4-7", ...; default: cores for loops */
-    const char *name;      /* the name of the threads */
+    const char *placement; /* see below */
+    const char *name;      /* the name of the threads, in UTF-8 */
 } creel_options;
+
+/* The values of PLACEMENT are unpinned, cores, pus, close, spread, fast-cores, per-cache, per-node,
+ * a CPU list such as "0,2,4-7" for all workers, or one list for each worker, such as
+ * "{0-3},{4-7}". The default pins each worker to a core during loops, and leaves its tasks
+ * unpinned. */
 
 #define CREEL_OPTIONS_INIT {sizeof(creel_options), 0, NULL, NULL, NULL, NULL}
 
 /* Creates a pool and stores it in *POOL. OPTIONS may be NULL. The threads start with the first
  * work. Between loops they spin only while that has paid off, and an idle pool uses no CPU.
  *
- * Returns EINVAL if an option is invalid or the placement has too few places. *POOL is NULL then. */
+ * Returns EINVAL if an option is invalid, WORKERS is above 16383, or the placement names a CPU
+ * outside of the affinity mask. *POOL is NULL then. With more workers than places, some workers share
+ * a place. */
 int creel_pool_new(const creel_options *options, creel_pool **pool);
 
 /* Ends a pool, and waits for its threads. No other thread may use the pool any more. Must not be
@@ -124,7 +133,8 @@ void creel_pool_free(creel_pool *pool);
 /* Returns the number of workers. */
 unsigned creel_pool_workers(const creel_pool *pool);
 
-/* Changes the number of workers. A loop that is running keeps its workers. */
+/* Changes the number of workers, 1 to 16383. A loop that is running keeps its workers. Returns
+ * EINVAL for another number. */
 int creel_pool_resize(const creel_pool *pool, unsigned workers);
 
 /* ---- Loops --------------------------------------------------------------------------------- */
@@ -145,8 +155,8 @@ int creel_pool_resize(const creel_pool *pool, unsigned workers);
  * remembers 64 loops. If COUNT has more values than that, call the body directly while COUNT is
  * small.
  *
- * A loop returns EINVAL if the pool or the body is NULL. If the system refuses threads, the loop
- * runs on those that exist. */
+ * A loop returns EINVAL if the pool, the body or the result is NULL, or a tile or a result is empty.
+ * If the system refuses threads, the loop runs on those that exist. */
 
 /* Calls BODY for ranges BEGIN <= i < END that together cover 0 <= i < COUNT. WORKER is below
  * creel_pool_workers, and no other thread has the same one at the same time in this loop. */
@@ -179,7 +189,8 @@ int creel_reduce(const creel_pool *pool, const void *site, size_t count, size_t 
 
 /* A gang is for code that has barriers of its own. Its members are on threads of their own, all at
  * the same time, from creel_gang_new to creel_gang_free. While the members spin, an empty region
- * takes about a microsecond. While there is a gang, loops run on their callers. */
+ * takes about a microsecond. While there is a gang, a loop of the pool runs on its caller and on idle
+ * workers that are not members. Free the gang before its pool. */
 typedef struct creel_gang creel_gang;
 typedef struct creel_member creel_member;
 
@@ -197,7 +208,8 @@ void creel_gang_free(creel_gang *gang);
  * thread at a time may use a gang, and a region must not use its own gang.
  *
  * If a region returns another value than 0, all barriers fail, and creel_gang_run returns the first
- * such value. */
+ * such value. Use negative values for your own errors, because creel_gang_run itself returns EINVAL
+ * if GANG or REGION is NULL. */
 typedef int (*creel_region)(void *context, const creel_member *member);
 int creel_gang_run(creel_gang *gang, creel_region region, void *context);
 

@@ -72,7 +72,7 @@ class first_exception {
 template <typename F> struct body {
     F &f;
     first_exception first;
-    CREEL_HIDDEN explicit body(F &f) : f(f) {}
+    CREEL_HIDDEN explicit body(F &function) : f(function) {}
 };
 
 // One address for each type of body, by which the pool recognises a loop.
@@ -174,12 +174,12 @@ class gang {
         const int failed = creel_gang_run(
             raw_,
             [](void *context, const creel_member *raw) noexcept -> int {
-                auto &call = *static_cast<detail::body<function> *>(context);
+                auto &body = *static_cast<detail::body<function> *>(context);
                 try {
-                    call.f(member(raw));
+                    body.f(member(raw));
                     return 0;
                 } catch (...) {
-                    call.first.keep();
+                    body.first.keep();
                     return -1;
                 }
             },
@@ -245,8 +245,8 @@ class pool {
         detail::check(creel_for(
             raw_, site, count,
             [](void *context, std::size_t begin, std::size_t end, unsigned worker) noexcept {
-                auto &call = *static_cast<detail::body<function> *>(context);
-                call.first.guard([&] { call.f(begin, end, worker); });
+                auto &body = *static_cast<detail::body<function> *>(context);
+                body.first.guard([&] { body.f(begin, end, worker); });
             },
             &call));
         call.first.rethrow();
@@ -262,8 +262,8 @@ class pool {
             raw_, detail::site_of(f), rows, columns, tile_rows, tile_columns,
             [](void *context, std::size_t row, std::size_t row_end, std::size_t column,
                std::size_t column_end, unsigned worker) noexcept {
-                auto &call = *static_cast<detail::body<function> *>(context);
-                call.first.guard([&] { call.f(row, row_end, column, column_end, worker); });
+                auto &body = *static_cast<detail::body<function> *>(context);
+                body.first.guard([&] { body.f(row, row_end, column, column_end, worker); });
             },
             &call));
         call.first.rethrow();
@@ -282,21 +282,21 @@ class pool {
             leaf_type &leaf;
             combine_type &combine;
             detail::first_exception first;
-            both(leaf_type &leaf, combine_type &combine) : leaf(leaf), combine(combine) {}
+            both(leaf_type &of_range, combine_type &of_two) : leaf(of_range), combine(of_two) {}
         };
         both call(leaf, combine);
         typename std::aligned_storage<sizeof(T), alignof(T)>::type result;
         detail::check(creel_reduce(
             raw_, detail::site_of(leaf), count, leaf_length, sizeof(T),
             [](void *context, std::size_t begin, std::size_t end, void *into) noexcept {
-                auto &call = *static_cast<both *>(context);
-                call.first.guard([&] { ::new (into) T(call.leaf(begin, end)); });
+                auto &body = *static_cast<both *>(context);
+                body.first.guard([&] { ::new (into) T(body.leaf(begin, end)); });
             },
             [](void *context, void *into, const void *from) noexcept {
-                auto &call = *static_cast<both *>(context);
-                call.first.guard([&] {
+                auto &body = *static_cast<both *>(context);
+                body.first.guard([&] {
                     T &a = *static_cast<T *>(into);
-                    a = call.combine(a, *static_cast<const T *>(from));
+                    a = body.combine(a, *static_cast<const T *>(from));
                 });
             },
             &call, &result));

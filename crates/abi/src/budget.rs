@@ -125,8 +125,12 @@ pub unsafe extern "C" fn creel_workers_in(root: *const c_char, mask: *const c_ch
             None => return 0,
         }
     };
+    let root = Path::new(root);
+    if !["proc", "sys"].iter().any(|name| root.join(name).is_dir()) {
+        return 0;
+    }
     let count = guarded(0, || {
-        let machine = Machine::detect_cores_in(Path::new(root), mask.as_ref());
+        let machine = Machine::detect_cores_in(root, mask.as_ref());
         Budget::of(&machine).workers()
     });
     c_uint::try_from(count).unwrap_or(c_uint::MAX)

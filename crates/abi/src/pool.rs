@@ -105,6 +105,7 @@ pub unsafe extern "C" fn creel_pool_new(options: *const Options, pool: *mut *mut
 /// `options` must be null or point to a valid struct.
 unsafe fn build(options: *const Options) -> Result<Pool, c_int> {
     let mut builder = Pool::builder();
+    let mut workers = 0;
     if !options.is_null() {
         // SAFETY: The size is the first field in every version of the struct.
         let size = unsafe { options.cast::<usize>().read() };
@@ -114,9 +115,7 @@ unsafe fn build(options: *const Options) -> Result<Pool, c_int> {
         // SAFETY: The caller guarantees a valid struct, which nobody changes during this call. Its
         // size is that of this version.
         let options = unsafe { &*options };
-        if options.workers > 0 {
-            builder = builder.workers(options.workers as usize);
-        }
+        workers = options.workers;
         // SAFETY: The strings of a valid struct are null or end with NUL.
         if let Some(wait) = unsafe { option::<Wait>(options.wait) }? {
             builder = builder.wait(wait);
@@ -134,7 +133,12 @@ unsafe fn build(options: *const Options) -> Result<Pool, c_int> {
             builder = builder.name(name);
         }
     }
-    builder.build().map_err(build_error)
+    if workers == 0 {
+        // The pool's own default does not know the limit of `creel run --jobs`.
+        workers = crate::budget::creel_workers();
+    }
+    let built = builder.workers(workers as usize).build();
+    built.map_err(build_error)
 }
 
 fn build_error(error: BuildError) -> c_int {

@@ -46,12 +46,21 @@ fn source(name: &str) -> PathBuf {
     tests.join(name)
 }
 
-const C: [&str; 6] = ["cc", "-std=c89", "-Wall", "-Wextra", "-Werror", "-pedantic"];
-const CPP: [&str; 6] = [
+const C: [&str; 7] = [
+    "cc",
+    "-std=c89",
+    "-Wall",
+    "-Wextra",
+    "-Wshadow",
+    "-Werror",
+    "-pedantic",
+];
+const CPP: [&str; 7] = [
     "c++",
     "-std=c++11",
     "-Wall",
     "-Wextra",
+    "-Wshadow",
     "-Werror",
     "-pedantic",
 ];
@@ -114,6 +123,8 @@ fn works(compiler: &[&str], name: &str) {
             return;
         };
         assert_ok(&Command::new(&program).output().unwrap());
+        let limited = Command::new(&program).env("CREEL_JOBS", "1").output();
+        assert_ok(&limited.unwrap());
         let sanitized = folder.path().join(format!("sanitized-{shared}"));
         let options = [&SANITIZERS[..], &link].concat();
         let sanitized = compiled(compiler, name, &sanitized, &options).unwrap();

@@ -164,6 +164,10 @@ int main(void)
     size_t at, round;
 
     check_budget();
+    CHECK(creel_pool_new(NULL, &pool) == 0);
+    CHECK(creel_pool_workers(pool) == creel_workers());
+    creel_pool_free(pool);
+    CHECK(creel_workers_in("/nonexistent", NULL) == 0);
     options.workers = WORKERS;
     options.wait = "spin:20us";
     options.name = "c-test";

@@ -102,7 +102,7 @@ void exceptions(const creel::pool &pool) {
     CHECK(throws<std::system_error>([] {
         creel::options invalid;
         invalid.wait = "often";
-        creel::pool pool(invalid);
+        creel::pool refused(invalid);
     }));
 }
 

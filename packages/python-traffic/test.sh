@@ -12,6 +12,7 @@ skip() {
 }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null \
   || skip "there is no Python 3.10 here"
+command -v cargo >/dev/null || skip "there is no cargo here, install Rust from https://rustup.rs"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 python3 -m venv "$folder/venv" 2>/dev/null || skip "Python cannot create a virtual environment"

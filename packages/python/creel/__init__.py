@@ -82,9 +82,11 @@ def process_mask() -> str:
 def set_mask(cpus: str) -> None:
     """Narrow the affinity mask of the calling thread to a Linux CPU list, for example "0-3,8".
 
-    Raises OSError if the list is invalid or names a CPU outside of the current mask, and ValueError
-    if it contains a NUL.
+    Raises OSError if the list is invalid or names a CPU outside of the current mask, ValueError if
+    it contains a NUL, and TypeError if it is not a string.
     """
+    if not isinstance(cpus, str):
+        raise TypeError(f"creel.set_mask expects a CPU list such as '0-3,8', not {cpus!r}")
     if "\0" in cpus:
         raise ValueError("a CPU list contains no NUL")
     error = _creel.creel_set_mask(cpus.encode())

@@ -1,5 +1,6 @@
 """Applies the number of workers to the libraries that are loaded."""
 
+import operator
 import os
 import sys
 from typing import List, NamedTuple, Optional
@@ -21,6 +22,8 @@ _READERS = {
     "NUMBA_NUM_THREADS": "numba",
     "POLARS_MAX_THREADS": "polars",
 }
+# The other variables also affect this process.
+_LATER = {"PYTHON_CPU_COUNT": "for child interpreters only, because Python reads it when it starts"}
 
 
 class Change(NamedTuple):
@@ -44,7 +47,7 @@ def apply(workers: Optional[int] = None) -> List[Change]:
     It sets the pools that threadpoolctl finds (OpenMP, OpenBLAS, MKL, BLIS, if that package is
     installed), torch, numexpr and numba. It sets variables that are not set yet. It never raises a
     number that a library has, because the program may have chosen it. Returns what it did; nothing
-    is printed.
+    is printed. Raises TypeError if `workers` is not a whole number, and ValueError if it is below 1.
 
         >>> import creel
         >>> for change in creel.apply():
@@ -53,6 +56,10 @@ def apply(workers: Optional[int] = None) -> List[Change]:
     """
     if workers is None:
         workers = _creel.creel_workers()
+    try:
+        workers = int(operator.index(workers))
+    except TypeError:
+        raise TypeError(f"creel.apply expects a whole number of workers, not {workers!r}") from None
     if workers < 1:
         raise ValueError(f"a program has at least one worker, not {workers}")
     return [*_threadpoolctl(workers), *_modules(workers), *_variables(workers)]
@@ -101,9 +108,9 @@ def _variables(workers):
         reader = _READERS.get(name)
         if value is not None:
             number = int(value) if value.isdigit() else None
-            yield Change(name, number, number, "you have set it")
+            yield Change(name, number, number, "it was set already")
         elif reader in sys.modules:
             yield Change(name, None, None, f"{reader} has read it already")
         else:
             os.environ[name] = str(workers)
-            yield Change(name, None, workers, "for what is loaded later")
+            yield Change(name, None, workers, _LATER.get(name, "for what is loaded later"))

@@ -221,6 +221,23 @@ fn the_npm_package_throws_if_its_program_is_missing() {
 }
 
 #[test]
+fn the_own_tests_of_the_packages_pass() {
+    let prefix = prefix();
+    let mut test = python(&[]);
+    test.arg(packages().join("python/test.py"));
+    if is_installed("/usr/bin/python3", "--version") {
+        test.env("LD_LIBRARY_PATH", prefix.path().join("lib"));
+        let out = test.output().unwrap();
+        assert!(out.status.success(), "{out:?}");
+    }
+    let mut node = Command::new("node");
+    node.arg(packages().join("npm/test.js"));
+    if let Some(printed) = last_line(&mut node, Path::new("/")) {
+        assert_eq!(printed, "ok");
+    }
+}
+
+#[test]
 fn the_cabal_package_sizes_dependents() {
     if !is_installed("cabal", "--version") || !is_installed("ghc", "--version") {
         return;

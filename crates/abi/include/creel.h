@@ -53,8 +53,8 @@ unsigned creel_workers_ceil(void);
 void creel_refresh(void);
 
 /* Returns the number for a machine whose /proc and /sys are below the folder ROOT, and for a thread
- * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). Returns 0 if MASK is invalid or
- * ROOT has neither folder. It is meant for tests. Nothing is kept. */
+ * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). Returns 0 if MASK is invalid, or
+ * if ROOT has neither a folder proc nor a folder sys. It is meant for tests. Nothing is kept. */
 unsigned creel_workers_in(const char *root, const char *mask);
 
 /* Writes the limit that determined creel_workers, for example

@@ -404,9 +404,10 @@ pub(crate) fn push_event(
     pushed
 }
 
-/// Reacts to an error of the elements after a queue, which has [failed](Fifo::fail) with it. The
-/// next item returns the error to the source, which reports it. If the end of the stream is in the
-/// queue, there is no next item, so we report the error and push the end here.
+/// Reacts to an error of the elements after a queue, which has [failed](Fifo::fail) with it.
+/// Normally, the sender gets the error when it adds the next item, and reports it. After the end of
+/// the stream, it adds no further item. In this case, this function reports the error, and pushes
+/// the end of the stream to the elements after the queue.
 pub(crate) fn failed(fifo: &Fifo, element: &gst::Element, pad: &gst::Pad, error: gst::FlowError) {
     let ends = matches!(error, gst::FlowError::Eos | gst::FlowError::Flushing);
     if !ends && fifo.is_eos() {

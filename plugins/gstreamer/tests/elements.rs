@@ -6,6 +6,8 @@ use common::{Pipeline, wait_for};
 use gst::prelude::*;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -346,6 +348,18 @@ fn the_selector_refuses_a_pad_of_another_element() {
     selector.set_property("active-pad", pipeline.get("sink").static_pad("sink"));
     assert_eq!(selector.property::<Option<gst::Pad>>("active-pad"), before);
     pipeline.wait_for_warning();
+}
+
+#[test]
+fn any_element_of_a_context_makes_it_visible() {
+    let pipeline = Pipeline::parse(&format!(
+        "creel-audiotestsrc observe=true context=visible ! creel-queue context=visible ! {SINK}"
+    ));
+    // The queue comes first, because the states of the elements change from the sink to the source.
+    pipeline.set_state(gst::State::Playing);
+    let name = format!("creel/{}/0", std::process::id());
+    let address = SocketAddr::from_abstract_name(name).unwrap();
+    assert!(UnixStream::connect_addr(&address).is_ok());
 }
 
 #[test]

@@ -40,9 +40,8 @@ pub(crate) struct LocalScheduler {
     /// the pool ends.
     pub(super) heap: AtomicPtr<Heap>,
     pub(super) own: CachePadded<UnsafeCell<Own>>,
-    /// The values from which thieves judge whether a steal is worth its cost. They rarely change,
-    /// and have a cache line of their own.
-    judged: CachePadded<Judged>,
+    /// What thieves read. It rarely changes, and has a cache line of its own.
+    for_thieves: CachePadded<ForThieves>,
     /// Whether a thread holds this local scheduler. The watchdog reads it for the local schedulers
     /// of `block_on` callers. The holder stores it. It is only a hint.
     context: AtomicBool,
@@ -67,7 +66,8 @@ pub(crate) struct LocalScheduler {
     pub(super) bound_alive: AtomicUsize,
 }
 
-struct Judged {
+/// The values from which thieves judge whether a steal is worth its cost.
+struct ForThieves {
     /// An estimate of the duration of one poll in this local scheduler, in ns. It is only a hint.
     poll_ns: AtomicU32,
     /// The number of polls so far when the watchdog found the holder stuck. It is only a hint. It is
@@ -75,13 +75,14 @@ struct Judged {
     stuck_at: AtomicU64,
     /// The number of tasks that thieves may still take before the watchdog's next check, if the
     /// holder is stuck and the polls are too short to be worth a steal. It is only a hint.
-    left: AtomicUsize,
-    /// The value of `left` after the last check.
-    lent: AtomicUsize,
+    allowance_left: AtomicUsize,
+    /// The value of `allowance_left` after the last check.
+    allowance: AtomicUsize,
 }
 
-/// The first value of [`Judged::left`] for a stuck holder. It doubles with each further check.
-const LENT_MIN: usize = 256;
+/// The first value of [`ForThieves::allowance_left`] for a stuck holder. It doubles with each
+/// further check.
+const ALLOWANCE_MIN: usize = 256;
 
 /// The state that only the holder accesses.
 pub(super) struct Own {
@@ -238,11 +239,11 @@ impl LocalScheduler {
                 looked: Instant::now(),
                 last_ns: 0,
             })),
-            judged: CachePadded::new(Judged {
+            for_thieves: CachePadded::new(ForThieves {
                 poll_ns: AtomicU32::new(0),
                 stuck_at: AtomicU64::new(u64::MAX),
-                left: AtomicUsize::new(0),
-                lent: AtomicUsize::new(0),
+                allowance_left: AtomicUsize::new(0),
+                allowance: AtomicUsize::new(0),
             }),
             context: AtomicBool::new(false),
             others: Counter::default(),
@@ -333,7 +334,7 @@ impl LocalScheduler {
 
     /// Returns a recent estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn poll_ns(&self) -> u32 {
-        self.judged.poll_ns.load(Ordering::Relaxed)
+        self.for_thieves.poll_ns.load(Ordering::Relaxed)
     }
 
     /// Stores a new estimate of the duration of a poll in this local scheduler, in ns.
@@ -343,7 +344,7 @@ impl LocalScheduler {
         if ns.abs_diff(before) > before / 8
             || (ns < POLL_NS_WORTH_A_STEAL) != (before < POLL_NS_WORTH_A_STEAL)
         {
-            self.judged.poll_ns.store(ns, Ordering::Relaxed);
+            self.for_thieves.poll_ns.store(ns, Ordering::Relaxed);
         }
     }
 
@@ -361,21 +362,23 @@ impl LocalScheduler {
     /// be in a poll that spawns many of them. Thieves therefore take only a few at first, and twice
     /// as many after each further check.
     pub(super) fn mark_stuck(&self, progress: u64) {
-        let judged = &self.judged;
-        let again = judged.stuck_at.swap(progress, Ordering::Relaxed) == progress;
-        let lent = judged.lent.load(Ordering::Relaxed);
-        let lent = if again {
-            lent.saturating_mul(2)
+        let for_thieves = &self.for_thieves;
+        let again = for_thieves.stuck_at.swap(progress, Ordering::Relaxed) == progress;
+        let allowance = for_thieves.allowance.load(Ordering::Relaxed);
+        let allowance = if again {
+            allowance.saturating_mul(2)
         } else {
-            LENT_MIN
+            ALLOWANCE_MIN
         };
-        judged.lent.store(lent, Ordering::Relaxed);
-        judged.left.store(lent, Ordering::Relaxed);
+        for_thieves.allowance.store(allowance, Ordering::Relaxed);
+        for_thieves
+            .allowance_left
+            .store(allowance, Ordering::Relaxed);
     }
 
     /// Returns whether the holder has made no progress since the watchdog found it stuck.
     pub(super) fn is_stuck(&self) -> bool {
-        let stuck_at = self.judged.stuck_at.load(Ordering::Relaxed);
+        let stuck_at = self.for_thieves.stuck_at.load(Ordering::Relaxed);
         stuck_at != u64::MAX && stuck_at == self.progress()
     }
 
@@ -397,7 +400,7 @@ impl LocalScheduler {
         // estimates their polls while it runs the first ones.
         let longest = poll_ns.max(if stuck { own.poll_ns() } else { 0 });
         let worth = longest >= POLL_NS_WORTH_A_STEAL;
-        let left = self.judged.left.load(Ordering::Relaxed);
+        let left = self.for_thieves.allowance_left.load(Ordering::Relaxed);
         if worth || (stuck && left > 0) {
             let copies = copies(poll_ns);
             // SAFETY: validity: queues live as long as their local schedulers. Aliasing: the caller
@@ -407,7 +410,9 @@ impl LocalScheduler {
             if stolen.is_some() {
                 if !worth {
                     let left = left.saturating_sub(1 + copies);
-                    self.judged.left.store(left, Ordering::Relaxed);
+                    self.for_thieves
+                        .allowance_left
+                        .store(left, Ordering::Relaxed);
                 }
                 return stolen;
             }

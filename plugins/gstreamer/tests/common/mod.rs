@@ -3,7 +3,7 @@
 #![allow(dead_code)] // each test file uses a part of this
 
 use gst::prelude::*;
-use std::sync::Once;
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 /// The time after which a test fails.
@@ -132,4 +132,20 @@ impl Drop for Pipeline {
     fn drop(&mut self) {
         self.0.set_state(gst::State::Null).unwrap();
     }
+}
+
+/// A sink that reports each buffer and does not wait for the clock.
+pub const SINK: &str = "fakesink name=sink signal-handoffs=true sync=false async=false";
+
+/// Calls `f` for each buffer that arrives at the sink of a pipeline, and collects the results.
+pub fn collect<T: Send + 'static>(
+    pipeline: &Pipeline,
+    f: impl Fn(&gst::BufferRef) -> T + Send + Sync + 'static,
+) -> Arc<Mutex<Vec<T>>> {
+    let got = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&got);
+    pipeline.on_buffer("sink", move |buffer, _| {
+        seen.lock().unwrap().push(f(buffer))
+    });
+    got
 }

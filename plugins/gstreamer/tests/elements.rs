@@ -198,7 +198,10 @@ fn an_element_that_blocks_does_not_delay_its_context() {
     let blocks = Arc::new(AtomicBool::new(true));
     let (still, passed) = (Arc::clone(&blocks), Arc::new(AtomicUsize::new(0)));
     let seen = Arc::clone(&passed);
+    let has_arrived = Arc::new(AtomicBool::new(false));
+    let arrives = Arc::clone(&has_arrived);
     blocked.on_buffer("sink", move |_, _| {
+        arrives.store(true, Ordering::SeqCst);
         while still.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -219,6 +222,9 @@ fn an_element_that_blocks_does_not_delay_its_context() {
     (0..100).for_each(|_| push(&free));
     wait_for(|| got.lock().unwrap().len() == 100);
     assert_eq!(passed.load(Ordering::SeqCst), 0);
+    // A push is counted as blocked if it takes longer than a millisecond.
+    wait_for(|| has_arrived.load(Ordering::SeqCst));
+    std::thread::sleep(Duration::from_millis(2));
     blocks.store(false, Ordering::SeqCst);
     wait_for(|| passed.load(Ordering::SeqCst) == 10);
     let stats = blocked.get("adapter").property::<gst::Structure>("stats");

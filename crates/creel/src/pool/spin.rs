@@ -13,9 +13,13 @@
 //! other of tasks every few microseconds, because sockets become ready all the time. They would
 //! spin between most of these notifications, although a spin does not see sockets. In a profile of
 //! a server that shared two busy CPUs with its client, such spins took a tenth of the CPU time.
+//!
+//! If the pool runs the program's own queues (`source.rs`), a worker yields its CPU during a spin. A
+//! thread from outside often pushes a job to such a queue and sleeps until the job is done. When the
+//! job is done, this thread needs a CPU, but all CPUs may have workers that spin.
 
 use super::{Wait, rhythm::Rhythm, shared::Shared};
-use crate::sync::{LOOKS, Ordering, now_ns, spin_loop};
+use crate::sync::{LOOKS, Ordering, now_ns, spin_loop, thread};
 use crate::worker::{parts::SocketPart, slot::WorkerSlot};
 
 /// The longest spin of `Adaptive` is twice the measured time of a wake, within these bounds.
@@ -169,6 +173,7 @@ fn full_ns(shared: &Shared) -> u64 {
 fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u64) {
     let (mut begin, mut last) = (0, 0);
     let (mailbox, share) = (&shared.loops.mailbox, shared.loops.shares.at(slot.index));
+    let yields = shared.slots.hooks.source.is_some();
     loop {
         // Reading the clock costs about 20 ns, and so does a pause. Therefore, we check for work
         // several times between two readings.
@@ -191,5 +196,10 @@ fn spin(shared: &Shared, slot: &WorkerSlot, limit: impl Fn() -> u64) -> (Spun, u
             return (Spun::InVain, now - begin);
         }
         last = now;
+        if yields {
+            thread::yield_now();
+            // Another thread may have had the CPU, but it has not preempted this one.
+            last = now_ns();
+        }
     }
 }

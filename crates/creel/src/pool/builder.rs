@@ -170,7 +170,9 @@ impl PoolBuilder {
     }
 
     /// Sets the number of workers, from 1 to 16,383. The default is one per core that the process
-    /// may use, or fewer if another limit of the process is lower, for example a CPU quota.
+    /// may use, or fewer if another limit of the process is lower, for example a CPU quota. A pool
+    /// reads the affinity mask when it is built. If you build several pools within a second, Creel
+    /// reads the other limits only once.
     ///
     /// ```
     /// let pool = creel::Pool::builder().workers(3).build()?;

@@ -12,7 +12,7 @@
 //! share, wherever it runs. If it stays on the PU of another worker, this worker swaps its place
 //! with worker 0.
 
-use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, thread_local};
+use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, now_ns, thread_local};
 use crate::worker::steal_order;
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement, Rounding,
@@ -37,6 +37,13 @@ thread_local! {
     /// The CPUs that the thread could use before Creel pinned it.
     static WORLD: RefCell<Option<Arc<World>>> = const { RefCell::new(None) };
 }
+
+/// The world that was found last, and when, in the time of [`now_ns`].
+static RECENT: PlainMutex<Option<(u64, Arc<World>)>> = PlainMutex::new(None);
+/// The time for which the limits that were read for one pool are used for the next ones, in ns. A
+/// program may build a pool for each of its images, and reading the limits takes as long as starting
+/// the threads of the pool.
+const RECENT_NS: u64 = 1_000_000_000;
 
 /// Returns the number of threads that the system can run at the same time, according to std.
 fn threads() -> usize {
@@ -155,34 +162,53 @@ impl World {
         if cfg!(any(creel_loom, creel_shuttle, creel_sim, miri)) {
             return None; // in models, simulations and Miri, threads are not OS threads
         }
-        let (cores, allowed) = Self::read()?;
-        Some(Arc::new(Self {
+        let world = Self::read()?;
+        let mut recent = RECENT.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Self::reuse(&mut recent, world, now_ns()))
+    }
+
+    /// Returns the `recent` world, if it is new enough and has the same CPUs as `world`, which may
+    /// not have read its limits yet. Otherwise returns `world`, which then becomes the recent one.
+    fn reuse(recent: &mut Option<(u64, Arc<Self>)>, world: Self, now: u64) -> Arc<Self> {
+        if let Some((found, old)) = recent
+            && now - *found < RECENT_NS
+            && old.allowed == world.allowed
+        {
+            return Arc::clone(old);
+        }
+        let world = Arc::new(world);
+        *recent = Some((now, Arc::clone(&world)));
+        world
+    }
+
+    fn new(cores: OnceLock<Machine>, allowed: CpuSet) -> Self {
+        Self {
             cores,
             whole: OnceLock::new(),
             threads: OnceLock::new(),
             allowed,
-        }))
+        }
     }
 
     /// Reads the CPUs that the calling thread may use.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn read() -> Option<(OnceLock<Machine>, CpuSet)> {
+    fn read() -> Option<Self> {
         // The kernel's mask has only CPUs that are online and in the cpuset.
         if let Ok(mask) = affinity::process() {
-            return Some((OnceLock::new(), mask));
+            return Some(Self::new(OnceLock::new(), mask));
         }
         let cores = Machine::detect_cores().ok()?;
         let allowed = cores.allowed().clone();
-        Some((OnceLock::from(cores), allowed))
+        Some(Self::new(cores.into(), allowed))
     }
 
     /// Reads the CPUs that the calling thread may use. These systems describe the machine in a few
     /// calls, so we read its cores at once.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn read() -> Option<(OnceLock<Machine>, CpuSet)> {
+    fn read() -> Option<Self> {
         let cores = Machine::detect_cores().ok()?;
         let allowed = cores.allowed().clone();
-        Some((OnceLock::from(cores), allowed))
+        Some(Self::new(cores.into(), allowed))
     }
 
     /// Returns the cores and limits. We cannot use the mask of the calling thread, because it may be
@@ -468,8 +494,9 @@ mod tests {
 
     #[test]
     fn a_pool_reads_the_limits_when_they_are_needed_first() {
-        let pinning = Pinning::find(None);
-        let world = pinning.world.clone().unwrap();
+        let world = Arc::new(World::read().unwrap());
+        let mut pinning = Pinning::find(None);
+        pinning.world = Some(Arc::clone(&world));
         assert_eq!(pinning.cpus(), affinity::process().unwrap().len());
         pinning.pin_as_configured(2).unwrap();
         assert!(world.cores.get().is_none(), "the limits were read early");
@@ -477,6 +504,21 @@ mod tests {
         assert!(world.cores.get().is_some());
         let limits = pinning.budget().unwrap().workers();
         assert_eq!(pinning.default_workers(), limits);
+    }
+
+    #[test]
+    fn pools_that_are_built_within_a_second_read_the_limits_once() {
+        let world = |cpus: usize| World::new(OnceLock::new(), CpuSet::from_iter(0..cpus));
+        let mut recent = None;
+        let first = World::reuse(&mut recent, world(4), 5);
+        let second = World::reuse(&mut recent, world(4), 4 + RECENT_NS);
+        assert!(Arc::ptr_eq(&first, &second));
+        let late = World::reuse(&mut recent, world(4), 5 + RECENT_NS);
+        assert!(!Arc::ptr_eq(&first, &late), "the limits may have changed");
+        let narrow = World::reuse(&mut recent, world(2), 6 + RECENT_NS);
+        assert_eq!(narrow.allowed.len(), 2);
+        let again = World::reuse(&mut recent, world(2), 6 + RECENT_NS);
+        assert!(Arc::ptr_eq(&narrow, &again));
     }
 
     #[test]

@@ -11,8 +11,9 @@ use creel_tokio::{Executor, with_tokio};
 use tonic::transport::Endpoint;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 
+/// Prints the health of the server that the variable `SERVER` names.
 #[creel::main]
-async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let server = env::var("SERVER").unwrap_or("http://127.0.0.1:50051".into());
     with_tokio(async {
         // Without an executor, tonic would run the connection on tokio's helper thread.

@@ -41,8 +41,9 @@ async fn add(State(db): State<SqlitePool>, Json(song): Json<Song>) -> Result<(),
     Ok(())
 }
 
+/// Serves until Ctrl-C.
 #[creel::main]
-async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+pub async fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let address = env::var("LISTEN").unwrap_or("127.0.0.1:8080".into());
     let file = env::var("DATABASE").unwrap_or("songs.db".into());
     let db = with_tokio(async {

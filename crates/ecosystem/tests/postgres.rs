@@ -3,6 +3,8 @@
 #![cfg(unix)]
 
 mod common;
+#[path = "../examples/jobs.rs"]
+mod jobs;
 
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -56,8 +58,13 @@ fn command(name: &str, folder: &Folder) -> Option<Command> {
 }
 
 impl Server {
-    /// Starts a server. Returns `None` if PostgreSQL is not installed.
+    /// Starts a server. If PostgreSQL is not installed, prints that the test is skipped, and returns
+    /// `None`.
     fn start(name: &str) -> Option<Server> {
+        if program("initdb").is_none() || program("postgres").is_none() {
+            eprintln!("skipped: PostgreSQL is not installed");
+            return None;
+        }
         let folder = Folder::new(name);
         // The server runs as another user, which creates its files in this folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -125,10 +132,55 @@ impl Drop for Server {
     }
 }
 
+/// The environment variable that makes this process run the example.
+const EXAMPLE: &str = "CREEL_POSTGRES_EXAMPLE";
+
+/// Runs the example if the variable is set. The next test starts this one in a child process.
+#[test]
+fn example() {
+    if std::env::var_os(EXAMPLE).is_some() {
+        jobs::main().unwrap();
+    }
+}
+
+#[test]
+fn the_example_does_each_job_once() {
+    let Some(server) = Server::start("postgres-jobs") else {
+        return;
+    };
+    let folder = server.folder.path().display();
+    let run = || {
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "example", "--nocapture"])
+            .env(EXAMPLE, "")
+            .env(
+                "DATABASE",
+                format!("postgres://{SERVER_USER}@localhost/postgres?host={folder}"),
+            )
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let done = |text: &str| -> u32 {
+        let counts = text.lines().filter_map(|line| {
+            // With one CPU, the test harness has begun the first line with the name of the test.
+            let (_, count) = line.split_once("a task did ")?;
+            Some(count.strip_suffix(" jobs")?.parse::<u32>().unwrap())
+        });
+        counts.sum()
+    };
+    let text = run();
+    assert_eq!(done(&text), 20, "{text}");
+    assert!(text.contains("the sum of all squares is 2870\n"), "{text}");
+    // Nothing is left for a second run.
+    let text = run();
+    assert_eq!(done(&text), 0, "{text}");
+}
+
 #[test]
 fn tasks_share_the_connections_to_a_server() {
     let Some(server) = Server::start("postgres-tasks") else {
-        eprintln!("skipped: PostgreSQL is not installed");
         return;
     };
     let pool = Pool::builder().workers(2).build().unwrap();
@@ -173,7 +225,6 @@ fn tasks_share_the_connections_to_a_server() {
 #[test]
 fn a_timeout_cancels_a_query_and_notifications_arrive() {
     let Some(server) = Server::start("postgres-notify") else {
-        eprintln!("skipped: PostgreSQL is not installed");
         return;
     };
     let pool = Pool::builder().workers(2).build().unwrap();

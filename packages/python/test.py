@@ -78,6 +78,23 @@ class Installed(unittest.TestCase):
         done = self.run_python("-c", code)
         self.assertRegex(done.stdout, r"PYTHON_CPU_COUNT: unset -> 1 \(for child interpreters only")
 
+    @unittest.skipIf(sys.version_info < (3, 13), "Python reads it since 3.13")
+    def test_the_cpu_count_of_the_interpreter_does_not_count(self):
+        count = "import os; print(os.cpu_count())"
+        code = f"""
+import creel, os, subprocess, sys
+print(os.cpu_count(), creel.workers())
+creel.apply(1)
+sys.stdout.flush()
+subprocess.run([sys.executable, "-c", {count!r}], check=True)
+"""
+        workers = self.run_python("-c", "import creel; print(creel.workers())").stdout
+        # The option does not reach child interpreters, and `apply` keeps a variable that is set.
+        done = self.run_python("-X", "cpu_count=64", "-c", code)
+        self.assertEqual(done.stdout, f"64 {workers}1\n")
+        done = self.run_python("-c", code, PYTHON_CPU_COUNT="64")
+        self.assertEqual(done.stdout, f"64 {workers}64\n")
+
     def test_arguments_of_a_wrong_type_say_what_is_expected(self):
         cases = [
             ("apply(1.5)", "expects a whole number of workers, not 1.5"),

@@ -2,6 +2,7 @@
 //! installed.
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -112,21 +113,59 @@ fn without_proc_and_sys_the_mask_is_used() {
     assert_eq!(String::from_utf8(out.stdout).unwrap(), format!("{mask}\n"));
 }
 
-#[test]
-fn the_shared_library_links_with_pkg_config() {
-    let folder = tempfile::tempdir().unwrap();
-    let built = folder.path().join("built");
+/// Installs the libraries into a folder, and returns the prefix.
+fn installed(folder: &Path) -> PathBuf {
+    let (built, prefix) = (folder.join("built"), folder.join("usr"));
     std::fs::create_dir(&built).unwrap();
     std::fs::copy(newest(".a"), built.join("libcreel_abi.a")).unwrap();
     std::fs::copy(newest(".so"), built.join("libcreel_abi.so")).unwrap();
-    let prefix = folder.path().join("usr");
     let install = Path::new(env!("CARGO_MANIFEST_DIR")).join("install");
-    output(
-        Command::new(install)
-            .arg(&prefix)
-            .env("CREEL_BUILT", &built),
-    )
-    .unwrap();
+    let mut command = Command::new(install);
+    output(command.arg(&prefix).env("CREEL_BUILT", &built)).unwrap();
+    prefix
+}
+
+/// Returns the names of the functions that the header declares.
+fn functions() -> BTreeSet<&'static str> {
+    let header = include_str!("../include/creel.h");
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let declarations = header.lines().filter(|line| {
+        let begins_a_type = line.starts_with(|c: char| c.is_ascii_lowercase());
+        begins_a_type && !line.starts_with("typedef")
+    });
+    let names = declarations.filter_map(|line| {
+        let (before, _) = line.split_once('(')?;
+        before.rsplit(|c| !is_name(c)).next()
+    });
+    names.filter(|name| name.starts_with("creel_")).collect()
+}
+
+#[test]
+fn every_public_function_has_a_man_page() {
+    let functions = functions();
+    let sources = ["budget", "gang", "lib", "pool"].map(|name| {
+        let path = format!("{}/src/{name}.rs", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(path).unwrap()
+    });
+    let exported = sources
+        .iter()
+        .map(|text| text.matches("#[unsafe(no_mangle)]").count());
+    assert_eq!(functions.len(), exported.sum());
+    let folder = tempfile::tempdir().unwrap();
+    let pages = installed(folder.path()).join("share/man/man3");
+    for name in functions {
+        let page = std::fs::read_to_string(pages.join(format!("{name}.3")));
+        let page = page.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let (synopsis, _) = page.split_once(".SH DESCRIPTION").unwrap();
+        let declaration = format!("{name}(");
+        assert!(synopsis.contains(&declaration), "the page lacks {name}");
+    }
+}
+
+#[test]
+fn the_shared_library_links_with_pkg_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = installed(folder.path());
     let mut ask = Command::new("pkg-config");
     ask.args(["--cflags", "--libs", "creel"]);
     ask.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));

@@ -43,12 +43,39 @@ func SetMaxProcs() int {
 
 // WorkersIn returns the number for a machine whose /proc and /sys are below the folder root. It is
 // meant for tests. The mask is a Linux CPU list, or empty for that of root/proc/self/status.
+//
+// As in sched_setaffinity, CPUs that do not exist do not count. WorkersIn returns 0 if the mask is
+// not a CPU list, if none of its CPUs exists, or if root has neither a folder proc nor a folder sys.
 func WorkersIn(root, mask string) int {
+	files := tree{root}
+	if !files.isFolder("proc") && !files.isFolder("sys") {
+		return 0
+	}
+	if mask == "" {
+		return workersIn(root, nil)
+	}
 	set, ok := parseList(mask)
-	if !ok || len(set) == 0 {
-		set = nil
+	if !ok {
+		return 0
+	}
+	// If no file lists a CPU, we know only those of the mask.
+	if online := onlineWith(files, maskOfStatus(files), false); len(online) > 0 {
+		set = set.intersection(online)
+	}
+	if len(set) == 0 {
+		return 0
 	}
 	return workersIn(root, set)
+}
+
+// onlineWith returns the online CPUs of the files, and those of the affinity mask if it contradicts
+// the files, because the kernel enforces it. The mask is nil if it is unknown.
+func onlineWith(files tree, mask cpuSet, isLive bool) cpuSet {
+	online := readOnline(files)
+	if mask != nil && (isLive || !mask.intersects(online)) {
+		return online.union(mask)
+	}
+	return online
 }
 
 func workersIn(root string, live cpuSet) int {
@@ -58,11 +85,7 @@ func workersIn(root string, live cpuSet) int {
 	if mask == nil {
 		mask = maskOfStatus(files)
 	}
-	online := readOnline(files)
-	if mask != nil && (live != nil || !mask.intersects(online)) {
-		// The kernel enforces the mask, so it counts if the files contradict it.
-		online = online.union(mask)
-	}
+	online := onlineWith(files, mask, live != nil)
 	if len(online) == 0 {
 		return 1
 	}

@@ -53,7 +53,8 @@ unsigned creel_workers_ceil(void);
 void creel_refresh(void);
 
 /* Returns the number for a machine whose /proc and /sys are below the folder ROOT, and for a thread
- * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). Returns 0 if MASK is invalid, or
+ * with the affinity mask MASK (NULL: that of ROOT/proc/self/status). As in sched_setaffinity, CPUs
+ * that do not exist do not count. Returns 0 if MASK is not a CPU list, if none of its CPUs exists, or
  * if ROOT has neither a folder proc nor a folder sys. It is meant for tests. Nothing is kept. */
 unsigned creel_workers_in(const char *root, const char *mask);
 

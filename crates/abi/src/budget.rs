@@ -105,6 +105,10 @@ pub extern "C" fn creel_workers_ceil() -> c_uint {
 /// Returns the number of workers for a machine whose `/proc` and `/sys` are below the folder
 /// `root`, or 0 if an argument is invalid. Tests use it for captured machines.
 ///
+/// The kernel ignores CPUs in a mask that do not exist, and rejects a mask without any other CPU.
+/// We do the same. `Machine::detect_cores_in` believes its mask, because a running thread has no
+/// CPUs in its mask that do not exist.
+///
 /// # Safety
 ///
 /// `root` and `mask` must be null or point to strings that end with NUL.
@@ -115,7 +119,11 @@ pub unsafe extern "C" fn creel_workers_in(root: *const c_char, mask: *const c_ch
     let Some(root) = (unsafe { text_of(root) }) else {
         return 0;
     };
-    let mask = if mask.is_null() {
+    let root = Path::new(root);
+    if !["proc", "sys"].iter().any(|name| root.join(name).is_dir()) {
+        return 0;
+    }
+    let asked = if mask.is_null() {
         None
     } else {
         // SAFETY: This function has the same contract.
@@ -125,13 +133,16 @@ pub unsafe extern "C" fn creel_workers_in(root: *const c_char, mask: *const c_ch
             None => return 0,
         }
     };
-    let root = Path::new(root);
-    if !["proc", "sys"].iter().any(|name| root.join(name).is_dir()) {
-        return 0;
-    }
     let count = guarded(0, || {
-        let machine = Machine::detect_cores_in(root, mask.as_ref());
-        Budget::of(&machine).workers()
+        let mask = asked.map(|asked| match Machine::read_cores_from(root) {
+            Ok(machine) => &asked & machine.online(),
+            // No file lists a CPU, so we know only those of the mask.
+            Err(_) => asked,
+        });
+        if mask.as_ref().is_some_and(CpuSet::is_empty) {
+            return 0;
+        }
+        Budget::of(&Machine::detect_cores_in(root, mask.as_ref())).workers()
     });
     c_uint::try_from(count).unwrap_or(c_uint::MAX)
 }

@@ -120,18 +120,32 @@ fn written(into: &Path) -> Vec<PathBuf> {
 /// Returns several rows for each machine: one without a mask, and others with masks. Each row has
 /// the number of workers that we expect.
 fn rows(folder: &Path) -> Vec<Row> {
-    let machines = [captured(folder), written(folder)].concat();
+    let written = written(folder);
+    let machines = [captured(folder), written.clone()].concat();
     let row = |root: &PathBuf, mask: &str| {
         let set: Option<CpuSet> = (!mask.is_empty()).then(|| mask.parse().unwrap());
-        let machine = Machine::detect_cores_in(root, set.as_ref());
-        let workers = Budget::of(&machine).workers();
+        // CPUs that do not exist do not count, as in sched_setaffinity(2).
+        let set = set.map(|set| match Machine::read_cores_from(root) {
+            Ok(machine) => &set & machine.online(),
+            Err(_) => set,
+        });
+        let workers = match &set {
+            Some(set) if set.is_empty() => 0,
+            _ => Budget::of(&Machine::detect_cores_in(root, set.as_ref())).workers(),
+        };
         (root.display().to_string(), mask.to_string(), workers)
     };
-    let masks = ["", "0", "0-2", "1,3-6"];
-    let machines = machines.iter();
-    machines
-        .flat_map(|root| masks.map(|mask| row(root, mask)))
-        .collect()
+    let masks = ["", "0", "0-2", "1,3-6", "2-300", "300-400"];
+    let mut rows: Vec<Row> = Vec::new();
+    for root in &machines {
+        rows.extend(masks.map(|mask| row(root, mask)));
+    }
+    // This machine has 8 CPUs and no limits. An invalid mask is an error, which is 0.
+    let root = written[3].display().to_string();
+    let fixed = [("6-100", 2), ("8", 0), ("0,8", 1), ("3-1", 0), ("all", 0)];
+    rows.extend(fixed.map(|(mask, workers)| (root.clone(), mask.into(), workers)));
+    rows.extend(["", "0"].map(|mask| (format!("{root}/none"), mask.into(), 0)));
+    rows
 }
 
 /// Writes the rows as lines of fields that are separated by tabs.

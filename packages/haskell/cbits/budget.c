@@ -262,6 +262,13 @@ static int path_of(char *path, const char *root, const char *folder, const char 
 /* The largest file that we read. /proc/cpuinfo has about 1.5 KB for each CPU. */
 enum { FILE_MAX = 1 << 25 };
 
+static int is_folder(const char *root, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    return path_of(path, root, name, NULL) && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 /* Reads a file. Returns a buffer that the caller must free, or NULL. */
 static char *read_file(const char *root, const char *folder, const char *name, part *text)
 {
@@ -720,9 +727,8 @@ static int folder_of(const place *own, const char *controller, char *folder, siz
         is_v1 |= names(&at, controller);
     rest = own->mounts;
     while (next_mount(&rest, &at)) {
-        char found[PATH_MAX], path[PATH_MAX];
+        char found[PATH_MAX];
         const char *c;
-        struct stat info;
         size_t rank = 1, length = 0;
         part group = {NULL, 0};
         if (is_v1 ? names(&at, controller) : at.is_v2)
@@ -733,7 +739,7 @@ static int folder_of(const place *own, const char *controller, char *folder, siz
             continue;
         for (c = found + length; length <= strlen(found) && *c != '\0'; c++)
             rank += *c == '/';
-        if (path_of(path, own->root, found, NULL) && stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        if (is_folder(own->root, found))
             rank += PATH_MAX;
         if (rank <= best)
             continue;
@@ -871,6 +877,16 @@ static int mask_of_status(part status, set *mask)
     return 0;
 }
 
+/* Returns the online CPUs of the files, and those of the affinity mask if it contradicts the files,
+ * because the kernel enforces it. The mask is NULL if it is unknown. */
+static set online_with(const char *root, const set *mask, int is_live)
+{
+    set online = read_online(root);
+    if (mask != NULL && (is_live || !intersects(mask, &online)))
+        add_all(&online, mask);
+    return online;
+}
+
 /* Reads where the control groups of this process are. The texts are in the given buffers. */
 static place read_place(const char *root, char *buffers[4])
 {
@@ -897,7 +913,7 @@ static unsigned workers_in(const char *root, const set *live)
     char *buffers[4], *buffer;
     place own = read_place(root, buffers);
     part status;
-    set online = read_online(root), allowed, mask;
+    set online, allowed, mask;
     unsigned workers = UINT_MAX, cores = 1;
     int at, is_masked = live != NULL;
     buffer = read_file(root, "proc/self", "status", &status);
@@ -905,9 +921,7 @@ static unsigned workers_in(const char *root, const set *live)
         mask = *live;
     else
         is_masked = mask_of_status(status, &mask);
-    /* The kernel enforces the mask, so it counts if the files contradict it. */
-    if (is_masked && (live != NULL || !intersects(&mask, &online)))
-        add_all(&online, &mask);
+    online = online_with(root, is_masked ? &mask : NULL, live != NULL);
     allowed = is_masked ? both(&online, &mask) : online;
     limit_by_groups(&own, is_masked ? NULL : &allowed, &workers);
     limit_by_user(root, status, &workers);
@@ -941,12 +955,28 @@ uint32_t __wrap_getNumberOfProcessors(void)
     return creel_hs_workers();
 }
 
-/* Returns the number for a captured machine. The mask is a CPU list, or empty. Tests call this. */
+/* Returns the number for a captured machine, as creel_workers_in of the C library. The mask is a CPU
+ * list, or empty for that of /proc/self/status. Tests call this. */
 uint32_t creel_hs_workers_in(const char *root, const char *mask)
 {
-    set live;
-    int is_masked = parse_list(part_of(mask), &live) && !is_empty(&live);
-    return workers_in(root, is_masked ? &live : NULL);
+    set asked, recorded, online;
+    part status;
+    char *buffer;
+    int is_recorded;
+    if (!is_folder(root, "proc") && !is_folder(root, "sys"))
+        return 0;
+    if (*mask == '\0')
+        return workers_in(root, NULL);
+    if (!parse_list(part_of(mask), &asked))
+        return 0;
+    buffer = read_file(root, "proc/self", "status", &status);
+    is_recorded = mask_of_status(status, &recorded);
+    free(buffer);
+    online = online_with(root, is_recorded ? &recorded : NULL, 0);
+    /* If no file lists a CPU, we know only those of the mask. */
+    if (!is_empty(&online))
+        asked = both(&asked, &online);
+    return is_empty(&asked) ? 0 : workers_in(root, &asked);
 }
 
 /* Narrows the affinity mask of the calling thread to a CPU list. Returns 0 or an error number. */

@@ -38,7 +38,7 @@ pub struct Equilibrium {
 impl TntpLink {
     /// Returns the travel time at a flow.
     pub fn time(&self, flow: f64) -> f64 {
-        self.free_time * (1.0 + self.b * (flow / self.capacity).powf(self.power))
+        self.free_time * (1.0 + self.b * libm::pow(flow / self.capacity, self.power))
     }
 
     fn slope(&self, flow: f64) -> f64 {
@@ -46,11 +46,11 @@ impl TntpLink {
             return 0.0;
         }
         self.free_time * self.b * self.power / self.capacity
-            * (flow / self.capacity).powf(self.power - 1.0)
+            * libm::pow(flow / self.capacity, self.power - 1.0)
     }
 
     fn integral(&self, flow: f64) -> f64 {
-        let grown = self.b / (self.power + 1.0) * (flow / self.capacity).powf(self.power);
+        let grown = self.b / (self.power + 1.0) * libm::pow(flow / self.capacity, self.power);
         self.free_time * flow * (1.0 + grown)
     }
 }

@@ -337,7 +337,7 @@ impl Reading<'_> {
         if let Some(rate) = exponential {
             let mut at = begin;
             while rate > 0.0 && (times.len() as f64) < most {
-                at -= (1.0 - stream.unit()).ln() / rate;
+                at -= libm::log(1.0 - stream.unit()) / rate;
                 if at >= until {
                     break;
                 }

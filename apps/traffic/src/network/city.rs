@@ -124,7 +124,7 @@ impl City {
             let line = if approach == 0 { y } else { x };
             let avenue = self.avenue > 0 && line.is_multiple_of(self.avenue);
             let (a, b) = (raw.junctions[from as usize], raw.junctions[to as usize]);
-            let length = ((a.x - b.x).hypot(a.y - b.y) * 1000.0).round() as u32;
+            let length = (libm::hypot(a.x - b.x, a.y - b.y) * 1000.0).round() as u32;
             let link = Link {
                 from,
                 to,

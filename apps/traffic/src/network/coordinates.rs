@@ -15,7 +15,7 @@ impl Network {
             |get: fn(&super::Junction) -> f64| junctions.iter().map(get).fold(f64::MAX, f64::min);
         let (west, south) = (low(|j| j.x), low(|j| j.y));
         // A degree of longitude gets shorter towards the poles, because meridians converge.
-        let east_m = DEGREE_M.1 * south.to_radians().cos();
+        let east_m = DEGREE_M.1 * libm::cos(south.to_radians());
         let place = |junction: &super::Junction| {
             if self.geographic() {
                 let (x, y) = (junction.x - west, junction.y - south);
@@ -40,7 +40,7 @@ impl Network {
         let road = self.links()[link as usize];
         let [a, b] = [road.from, road.to].map(|junction| places[junction as usize]);
         let (dx, dy) = (b.0 - a.0, b.1 - a.1);
-        let length = dx.hypot(dy);
+        let length = libm::hypot(dx, dy);
         let (b, right) = if length > 0.0 {
             (b, (dy / length, -dx / length))
         } else {

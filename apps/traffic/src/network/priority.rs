@@ -154,12 +154,12 @@ fn bearing(raw: &RawNetwork, link: u32) -> Option<f64> {
         raw.junctions[road.to as usize],
     );
     let shrink = if raw.geographic {
-        a.y.to_radians().cos()
+        libm::cos(a.y.to_radians())
     } else {
         1.0
     };
     let (x, y) = ((b.x - a.x) * shrink, b.y - a.y);
-    (raw.has_coordinates && (x != 0.0 || y != 0.0)).then(|| y.atan2(x).to_degrees())
+    (raw.has_coordinates && (x != 0.0 || y != 0.0)).then(|| libm::atan2(y, x).to_degrees())
 }
 
 /// Returns the change of direction of a movement, from -180 to 180 degrees. Positive is left.

@@ -75,7 +75,7 @@ impl<W: Write> Fcd<W> {
                     .lane_coordinates_m(&self.places, link, spot.lane);
                 let (dx, dy) = (to.0 - from.0, to.1 - from.1);
                 let (x, y) = (from.0 + dx * share, from.1 + dy * share);
-                let angle = dx.atan2(dy).to_degrees().rem_euclid(360.0);
+                let angle = libm::atan2(dx, dy).to_degrees().rem_euclid(360.0);
                 let (car, name) = (labels.car(car), labels.road(link));
                 writeln!(
                     self.to,

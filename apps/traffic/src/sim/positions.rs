@@ -89,7 +89,7 @@ impl Lines {
             Line {
                 from: [a.x, a.y],
                 along,
-                heading: along[1].atan2(along[0]) as f32,
+                heading: libm::atan2(along[1], along[0]) as f32,
                 speed: simulation.current_speed(link) as f32,
                 free_flow_ms: simulation.current_free_flow_ms(link) as f32,
                 step: (spacing_m / length_m) as f32,

@@ -57,16 +57,16 @@ fn bass(time: f64) -> f64 {
 }
 
 fn sine(time: f64, hz: f64) -> f64 {
-    (TAU * hz * time).sin()
+    libm::sin(TAU * hz * time)
 }
 
 /// Returns a sine that falls from `low + above` Hz to `low` Hz with a time constant of `seconds`.
 fn swept(time: f64, (low, above, seconds): (f64, f64, f64)) -> f64 {
-    (TAU * (low * time + above * seconds * (1.0 - decay(time, seconds)))).sin()
+    libm::sin(TAU * (low * time + above * seconds * (1.0 - decay(time, seconds))))
 }
 
 fn decay(time: f64, seconds: f64) -> f64 {
-    (-time / seconds).exp()
+    libm::exp(-time / seconds)
 }
 
 /// A generator of random numbers, Marsaglia's xorshift.

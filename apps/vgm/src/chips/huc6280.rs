@@ -288,7 +288,7 @@ fn gain(off: u8) -> i32 {
         return 0;
     }
     // The level is halved, because it extends to both sides of the middle.
-    (LOUDEST / 2.0 * 10f64.powf(-1.5 * f64::from(off) / 20.0)).round() as i32
+    (LOUDEST / 2.0 * libm::exp10(-1.5 * f64::from(off) / 20.0)).round() as i32
 }
 
 impl StepChip for Huc6280 {

@@ -64,7 +64,7 @@ pub fn of_song(song: &Song) -> f32 {
     // playing, so we use the weights of all its chips.
     let sum = [sum(true), sum(false)].into_iter().find(|sum| *sum > 0.0);
     sum.map_or(1.0, |sum| {
-        (3.0 / sum).log2().floor().clamp(-6.0, 6.0).exp2()
+        libm::exp2f(libm::log2f(3.0 / sum).floor().clamp(-6.0, 6.0))
     })
 }
 

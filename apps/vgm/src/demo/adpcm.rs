@@ -32,15 +32,15 @@ pub fn drum(which: usize, rate: f64) -> Vec<f64> {
             match which % DRUMS {
                 // A sine that falls from 190 Hz to 48 Hz, with a click at its start.
                 0 => {
-                    let phase = 48.0 * t + 142.0 * 0.03 * (1.0 - (-t / 0.03).exp());
-                    0.9 * (TAU * phase).sin() * (-t / 0.08).exp()
-                        + 0.3 * bright * (-t / 0.003).exp()
+                    let phase = 48.0 * t + 142.0 * 0.03 * (1.0 - libm::exp(-t / 0.03));
+                    0.9 * libm::sin(TAU * phase) * libm::exp(-t / 0.08)
+                        + 0.3 * bright * libm::exp(-t / 0.003)
                 }
                 1 => {
-                    let skin = (TAU * 185.0 * t).sin() * (-t / 0.04).exp();
-                    0.45 * skin + 0.55 * noise * (-t / 0.05).exp()
+                    let skin = libm::sin(TAU * 185.0 * t) * libm::exp(-t / 0.04);
+                    0.45 * skin + 0.55 * noise * libm::exp(-t / 0.05)
                 }
-                _ => 0.6 * bright * (-t / 0.018).exp(),
+                _ => 0.6 * bright * libm::exp(-t / 0.018),
             }
         })
         .collect();

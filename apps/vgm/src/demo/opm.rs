@@ -107,7 +107,7 @@ fn load(out: &mut Writer, role: Role) {
 fn key_code(hz: f64) -> (u8, u8) {
     // At that clock, 0 is the C# of 17.3 Hz. A semitone has 64 steps.
     let hz = hz * 3_579_545.0 / f64::from(OPM_HZ);
-    let place = ((hz / 277.18).log2() * 768.0).round() as i32 + 4 * 768;
+    let place = (libm::log2(hz / 277.18) * 768.0).round() as i32 + 4 * 768;
     let place = place.clamp(0, 8 * 768 - 1);
     let note = NOTE_CODES[(place / 64 % 12) as usize];
     let octave = (place / 768) as u8;

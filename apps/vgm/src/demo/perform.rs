@@ -50,5 +50,5 @@ pub fn perform(piece: &Piece, orchestra: &dyn Orchestra) -> Vec<u8> {
 
 /// Returns the frequency of a MIDI note in Hz.
 pub fn hz(key: i32) -> f64 {
-    440.0 * (f64::from(key - 69) / 12.0).exp2()
+    440.0 * libm::exp2(f64::from(key - 69) / 12.0)
 }

@@ -32,7 +32,7 @@ pub(super) struct DcFilter {
 
 impl DcFilter {
     pub(super) fn new(sample_rate: u32) -> Self {
-        let keep = (-std::f64::consts::TAU * CORNER_HZ / f64::from(sample_rate)).exp();
+        let keep = libm::exp(-std::f64::consts::TAU * CORNER_HZ / f64::from(sample_rate));
         DcFilter {
             keep: [keep, keep * keep],
             input: [0.0; 2],

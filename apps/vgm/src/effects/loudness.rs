@@ -106,7 +106,7 @@ impl Measured {
             Loudness::Peak => whole,
             Loudness::Track | Loudness::Album => {
                 let Some(lufs) = self.lufs() else { return 1.0 };
-                let gain = 10f64.powf((TARGET_LUFS - lufs) / 20.0) as f32;
+                let gain = libm::exp10((TARGET_LUFS - lufs) / 20.0) as f32;
                 if bends { gain } else { gain.min(whole) }
             }
         }
@@ -121,11 +121,11 @@ fn step_of(lufs: f64) -> Option<usize> {
 /// Returns the power of a block in the middle of a step.
 fn power_of(step: usize) -> f64 {
     let lufs = SILENCE_LUFS + (step as f64 + 0.5) / STEPS_DB;
-    10f64.powf((lufs + 0.691) / 10.0)
+    libm::exp10((lufs + 0.691) / 10.0)
 }
 
 fn lufs_of(power: f64) -> f64 {
-    10.0 * power.log10() - 0.691
+    10.0 * libm::log10(power) - 0.691
 }
 
 /// Measures a song frame by frame.

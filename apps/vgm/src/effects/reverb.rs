@@ -82,7 +82,7 @@ impl Side {
     fn new(spread_ms: f64, sample_rate: u32) -> Self {
         let comb = |ms: f64| Comb {
             delay: Delay::new(ms + spread_ms, sample_rate),
-            feed: 10f64.powf(-3.0 * ms / 1000.0 / SECONDS) as f32,
+            feed: libm::exp10(-3.0 * ms / 1000.0 / SECONDS) as f32,
             soft: 0.0,
         };
         Side {

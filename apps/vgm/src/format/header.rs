@@ -378,7 +378,7 @@ fn volume_factor(byte: u8) -> f32 {
         steps if steps > 0xC0 => steps - 0x100,
         steps => steps,
     };
-    (steps as f32 / 32.0).exp2()
+    libm::exp2f(steps as f32 / 32.0)
 }
 
 #[cfg(test)]

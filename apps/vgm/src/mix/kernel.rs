@@ -126,7 +126,7 @@ fn sinc(x: f64) -> f64 {
     if angle.abs() < 1e-9 {
         1.0
     } else {
-        angle.sin() / angle
+        libm::sin(angle) / angle
     }
 }
 

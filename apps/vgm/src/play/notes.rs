@@ -327,7 +327,7 @@ impl ChipRegisters {
         // Numbers 3, 7, 11 and 15 have the note of the next number.
         let step = note - (note >> 2) + 1;
         let from_a4 = (octave * 12 + step) as f32 - 57.0;
-        Some(440.0 * (from_a4 / 12.0).exp2() * self.clock / 3_579_545.0)
+        Some(440.0 * libm::exp2f(from_a4 / 12.0) * self.clock / 3_579_545.0)
     }
 }
 
@@ -343,7 +343,7 @@ pub fn note_name(hz: f32) -> String {
     const NAMES: [&str; 12] = [
         "C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B",
     ];
-    let key = (69.0 + 12.0 * (hz / 440.0).log2()).round() as i32;
+    let key = (69.0 + 12.0 * libm::log2f(hz / 440.0)).round() as i32;
     let name = NAMES[key.rem_euclid(12) as usize];
     format!("{name}{}", key.div_euclid(12) - 1)
 }

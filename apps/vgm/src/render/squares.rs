@@ -253,7 +253,7 @@ impl LowPass {
     fn new(hz: u32, output_hz: u32) -> Self {
         let turn = std::f64::consts::TAU * f64::from(hz) / f64::from(output_hz);
         LowPass {
-            coefficient: (65_536.0 * (1.0 - (-turn).exp())).round() as i64,
+            coefficient: (65_536.0 * (1.0 - libm::exp(-turn))).round() as i64,
             levels: [0; 2],
         }
     }

@@ -352,7 +352,7 @@ const LIGHTS: Control = Control::Signal {
 
 /// Returns whether a road runs from north to south rather than from east to west.
 fn runs_north(a: Node, b: Node) -> bool {
-    let east = f64::from(a.lon - b.lon) * (f64::from(a.lat) / 1e7).to_radians().cos();
+    let east = f64::from(a.lon - b.lon) * libm::cos((f64::from(a.lat) / 1e7).to_radians());
     f64::from(a.lat - b.lat).abs() > east.abs()
 }
 
@@ -361,6 +361,7 @@ fn distance_m(a: Node, b: Node) -> f64 {
     let radians = |value: i32| (f64::from(value) / 1e7).to_radians();
     let (lat_a, lat_b) = (radians(a.lat), radians(b.lat));
     let (north, east) = (lat_b - lat_a, radians(b.lon) - radians(a.lon));
-    let h = (north / 2.0).sin().powi(2) + lat_a.cos() * lat_b.cos() * (east / 2.0).sin().powi(2);
-    2.0 * 6_371_008.8 * h.sqrt().min(1.0).asin()
+    let h = libm::sin(north / 2.0).powi(2)
+        + libm::cos(lat_a) * libm::cos(lat_b) * libm::sin(east / 2.0).powi(2);
+    2.0 * 6_371_008.8 * libm::asin(h.sqrt().min(1.0))
 }

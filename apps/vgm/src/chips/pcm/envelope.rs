@@ -132,7 +132,7 @@ impl Volumes {
     /// Creates the table.
     pub fn new() -> Self {
         Self(std::array::from_fn(|step| {
-            (32_768.0 * (-(step as f64) / 64.0).exp2()).round() as i32
+            (32_768.0 * libm::exp2(-(step as f64) / 64.0)).round() as i32
         }))
     }
 

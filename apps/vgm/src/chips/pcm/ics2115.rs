@@ -152,7 +152,7 @@ impl Tables {
             }),
             pans: std::array::from_fn(|pan| match pan {
                 0 => 4096,
-                _ => (256.0 * (255.0 / pan as f64).log2()).round() as i32,
+                _ => (256.0 * libm::log2(255.0 / pan as f64)).round() as i32,
             }),
         }
     }

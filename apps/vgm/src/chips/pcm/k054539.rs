@@ -97,7 +97,7 @@ pub struct K054539 {
 
 /// Returns the factor of an attenuation in steps.
 fn attenuated(steps: u8) -> f64 {
-    10f64.powf(-36.0 * f64::from(steps) / 64.0 / 20.0)
+    libm::exp10(-36.0 * f64::from(steps) / 64.0 / 20.0)
 }
 
 impl K054539 {

@@ -50,7 +50,7 @@ pub fn step(number: u32, octave: i32) -> u32 {
 
 /// Returns a step that is detuned by `cents`.
 pub fn detuned(step: u64, cents: f64) -> u64 {
-    (step as f64 * (cents / 1200.0).exp2()) as u64
+    (step as f64 * libm::exp2(cents / 1200.0)) as u64
 }
 
 /// The behaviour of a position at the end of its sound.

@@ -69,7 +69,7 @@ pub fn fm_clock_hz(clock_hz: u32) -> u32 {
 pub fn mix(value: u8) -> [i32; 2] {
     [value & 7, value >> 3 & 7].map(|places| match places {
         7 => 0,
-        places => (256.0 * (-f64::from(places) / 2.0).exp2()) as i32,
+        places => (256.0 * libm::exp2(-f64::from(places) / 2.0)) as i32,
     })
 }
 

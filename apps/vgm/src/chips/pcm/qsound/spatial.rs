@@ -54,7 +54,7 @@ impl Pan {
             let turn = f64::from((value - 0x140).min(32)) / 32.0 * std::f64::consts::FRAC_PI_2;
             let volume = |amount: f64| (amount * f64::from(WHOLE)).round() as i32;
             return Pan {
-                dry: [volume(turn.cos()), volume(turn.sin())],
+                dry: [volume(libm::cos(turn)), volume(libm::sin(turn))],
                 wet: [0; 2],
             };
         }
@@ -101,7 +101,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
         if at.abs() < 1e-9 {
             cut
         } else {
-            (pi * cut * at).sin() / (pi * at)
+            libm::sin(pi * cut * at) / (pi * at)
         }
     };
     std::array::from_fn(|tap| {
@@ -113,7 +113,7 @@ fn taps(middle: f64) -> [i32; TAPS] {
             .map(|(band, (hz, gain))| (gain - next(band)) * low_pass(*hz, at))
             .sum();
         // Hann's window.
-        let window = 0.5 + 0.5 * (pi * at / (TAPS / 2 + 1) as f64).cos();
+        let window = 0.5 + 0.5 * libm::cos(pi * at / (TAPS / 2 + 1) as f64);
         (-sum * window * ONE).round() as i32
     })
 }

@@ -287,7 +287,7 @@ impl Slot {
         let whole = 32_768 >> (7 - level);
         let less = match pan & 15 {
             15 => 0,
-            places => (f64::from(whole) * (-f64::from(places) / 2.0).exp2()).round() as i32,
+            places => (f64::from(whole) * libm::exp2(-f64::from(places) / 2.0)).round() as i32,
         };
         if pan & 16 == 0 {
             [less, whole]
@@ -473,7 +473,7 @@ impl PcmChip for Scsp {
             0x401 => {
                 self.master = match byte & 15 {
                     0 => 0,
-                    level => (256.0 * (-f64::from(15 - level) / 2.0).exp2()) as i32,
+                    level => (256.0 * libm::exp2(-f64::from(15 - level) / 2.0)) as i32,
                 }
             }
             address => self.dsp.write(address, byte as u8),

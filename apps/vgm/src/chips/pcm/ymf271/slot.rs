@@ -73,7 +73,7 @@ struct Tables {
 }
 
 static TABLES: LazyLock<Box<Tables>> = LazyLock::new(|| {
-    let volume = |db: f64| (UNITY * 10f64.powf(-db / 20.0)) as i32;
+    let volume = |db: f64| (UNITY * libm::exp10(-db / 20.0)) as i32;
     Box::new(Tables {
         volumes: std::array::from_fn(|steps| volume(steps as f64 * 0.375)),
         outputs: OUTPUT_DB.map(volume),
@@ -96,14 +96,15 @@ fn step(rate: usize, at_44: [f64; 4], from_48: [f64; 16]) -> i32 {
 fn wave_at(wave: usize, place: usize) -> i16 {
     let turn = (2 * place + 1) as f64 / WAVE as f64 * std::f64::consts::PI;
     let twice = (4 * place + 1) as f64 / WAVE as f64 * std::f64::consts::PI;
+    let (sin, sin_twice) = (libm::sin(turn), libm::sin(twice));
     let upper = place < WAVE / 2;
     let level = match wave {
-        0 => turn.sin(),
-        1 => turn.sin() * turn.sin().abs(),
-        2 => turn.sin().abs(),
-        3 if upper => turn.sin(),
-        4 if upper => twice.sin(),
-        5 if upper => twice.sin().abs(),
+        0 => sin,
+        1 => sin * sin.abs(),
+        2 => sin.abs(),
+        3 if upper => sin,
+        4 if upper => sin_twice,
+        5 if upper => sin_twice.abs(),
         6 => 1.0,
         _ => 0.0,
     };

@@ -403,7 +403,8 @@ impl<'a> Part<'a> {
                 if self.is_group_claimed(victim) {
                     continue;
                 }
-                while let Some(blocks) = self.share(victim).claim_back(epoch, grain) {
+                let workers = self.call.workers();
+                while let Some(blocks) = self.share(victim).claim_back(epoch, grain, workers) {
                     self.note_claim(victim);
                     self.counters.steals.add(1);
                     self.run(victim, blocks);

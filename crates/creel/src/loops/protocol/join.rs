@@ -109,12 +109,12 @@ struct Join<'a> {
 impl Join<'_> {
     /// Ensures that the share of the worker `other` is completely claimed.
     fn sweep(&self, other: usize) {
-        let (epoch, grain) = (self.part.call.epoch(), self.part.call.grain());
-        let share = self.part.share(other);
+        let call = self.part.call;
+        let (epoch, share) = (call.epoch(), self.part.share(other));
         loop {
             if share.is_done(epoch) || share.is_claimed(epoch) {
                 return;
-            } else if let Some(blocks) = share.claim_back(epoch, grain) {
+            } else if let Some(blocks) = share.claim_back(epoch, call.grain(), call.workers()) {
                 self.part.run(other, blocks);
             } else {
                 // The share's worker is in the loop and takes the few blocks that are left.

@@ -139,20 +139,28 @@ impl Share {
     pub(crate) fn claim_front(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
-            let end = blocks.start + bite(&blocks, grain);
+            let end = blocks.start + bite(&blocks, grain, 2);
             (blocks.start..end, Left::new(epoch, end..blocks.end))
         })
     }
 
-    /// Claims blocks for a thief, which takes about half of the remaining blocks from the back (see
-    /// `bite`). It takes nothing if less than a grain is left and the owner is in the loop.
-    pub(crate) fn claim_back(&self, epoch: u64, grain: Grain) -> Option<Range<u64>> {
+    /// Claims blocks for a thief from the back. If the owner does not run, all other workers of the
+    /// loop become thieves at about the same time, and no thread can take what another one has
+    /// claimed. Therefore a thief takes only one part of the remaining blocks, of as many parts as
+    /// the loop has workers (see `bite`). It takes nothing if less than a grain is left and the
+    /// owner is in the loop.
+    pub(crate) fn claim_back(
+        &self,
+        epoch: u64,
+        grain: Grain,
+        workers: usize,
+    ) -> Option<Range<u64>> {
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
             let leave = left_len(&blocks) < grain.blocks() && self.is_in(epoch);
             let begin = match leave {
                 true => blocks.end,
-                false => blocks.end - bite(&blocks, grain),
+                false => blocks.end - bite(&blocks, grain, workers.max(2) as u64),
             };
             (begin..blocks.end, Left::new(epoch, blocks.start..begin))
         })
@@ -315,17 +323,30 @@ fn left_len(blocks: &Range<u64>) -> u64 {
     blocks.end - blocks.start
 }
 
-/// Returns the number of blocks that are claimed at once. This is half of them, but at least a
-/// grain. If less than a grain would remain, it is all of them.
-fn bite(blocks: &Range<u64>, grain: Grain) -> u64 {
+/// Returns the number of blocks that are claimed at once. This is one of `parts` equal parts, but at
+/// least a grain. If less than a grain would remain, it is all of them.
+fn bite(blocks: &Range<u64>, grain: Grain, parts: u64) -> u64 {
     let (len, grain) = (left_len(blocks), grain.blocks());
-    let half = len.div_ceil(2).max(grain);
-    if len < half + grain { len } else { half }
+    let part = len.div_ceil(parts).max(grain);
+    if len < part + grain { len } else { part }
 }
 
 #[cfg(all(test, not(any(creel_loom, creel_shuttle))))]
 mod tests {
     use super::*;
+    use crate::loops::protocol::call::BLOCKS;
+
+    #[test]
+    fn thieves_leave_enough_for_each_other() {
+        let share = Share::new();
+        let mut claims = Vec::new();
+        while let Some(blocks) = share.claim_back(1, Grain(0), 8) {
+            claims.push(left_len(&blocks));
+        }
+        assert_eq!(claims.iter().sum::<u64>(), BLOCKS);
+        // Eight workers that come together take equal parts. None may take more.
+        assert_eq!(claims.iter().max(), Some(&(BLOCKS / 8)));
+    }
 
     #[test]
     fn a_share_forgets_its_epoch_before_the_epoch_is_reused() {

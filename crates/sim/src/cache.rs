@@ -2,7 +2,9 @@
 //!
 //! The states are those of MESI, seen by a directory: one core owns the cache line (modified or
 //! exclusive), or several cores share it, or none has it. A transfer makes the cache line busy, so
-//! that accesses by several cores to one cache line are served one after another.
+//! that accesses by several cores to one cache line are served one after another. A core that has
+//! the cache line keeps it until the request of another core reaches it, which takes half of the
+//! time of the transfer.
 //!
 //! A core has an unlimited number of cache lines. We leave evictions out, because the data
 //! structures of a scheduler are small.
@@ -42,17 +44,63 @@ struct Line {
     owner: u32,
     /// The PU that wrote to the cache line last, plus 1. It is 0 if no PU has written to it.
     writer: u32,
-    sharers: [u64; CORES_MAX / 64],
+    sharers: Cores,
     busy_until: u64,
-    /// The core that last requested the cache line in order to write, plus 1.
-    requester: u32,
-    /// The time when the cache line arrives at `requester`.
+    /// The time when the cache line arrives at `owner`.
     arrives_at: u64,
+    /// The last cores that owned the cache line before `owner`.
+    former: [Former; 4],
+    /// The cores that shared the cache line before a core requested it in order to write, and the
+    /// time until which they have it.
+    former_sharers: (Cores, u64),
+}
+
+/// A set of cores, with one bit for each.
+type Cores = [u64; CORES_MAX / 64];
+
+/// A core that owned a cache line from the time `arrives_at` to `leaves_at`, plus 1.
+#[derive(Clone, Copy, Default)]
+struct Former {
+    core: u32,
+    arrives_at: u64,
+    leaves_at: u64,
+}
+
+fn has(cores: &Cores, core: u32) -> bool {
+    cores[core as usize / 64] >> (core % 64) & 1 == 1
 }
 
 impl Line {
     fn has(&self, core: u32) -> bool {
-        self.owner == core + 1 || self.sharers[core as usize / 64] >> (core % 64) & 1 == 1
+        self.owner == core + 1 || has(&self.sharers, core)
+    }
+
+    /// Returns the time from which a core that has lost the cache line can still make an access
+    /// that it issues at `issued`.
+    fn kept(&self, kind: Access, core: u32, issued: u64) -> Option<u64> {
+        let owned = self
+            .former
+            .iter()
+            .find(|former| former.core == core + 1 && issued < former.leaves_at);
+        let (sharers, leaves_at) = &self.former_sharers;
+        let shared = kind == Access::Load && has(sharers, core) && issued < *leaves_at;
+        owned
+            .map(|former| former.arrives_at)
+            .or(shared.then_some(0))
+    }
+
+    /// Remembers the cores that lose the cache line at `leaves_at`.
+    fn leave(&mut self, kind: Access, leaves_at: u64) {
+        if self.owner != 0 {
+            self.former.rotate_right(1);
+            self.former[0] = Former {
+                core: self.owner,
+                arrives_at: self.arrives_at,
+                leaves_at,
+            };
+        } else if kind != Access::Load {
+            self.former_sharers = (self.sharers, leaves_at);
+        }
     }
 
     fn share(&mut self, core: u32) {
@@ -155,13 +203,12 @@ impl Cache {
             Access::Load => line.has(core),
             Access::Store | Access::Exchange => line.owner == core + 1,
         };
-        // The stores of a core that has requested the cache line are complete as soon as it
-        // arrives. Only after that, the cores that have asked for it in the meantime are served.
-        let on_its_way =
-            kind != Access::Load && line.requester == core + 1 && issued < line.arrives_at;
-        let end = if on_its_way && !enough {
-            now.max(line.arrives_at) + own
-        } else if enough {
+        if let Some(arrives_at) = line.kept(kind, core, issued)
+            && !enough
+        {
+            return now.max(arrives_at) + own;
+        }
+        let end = if enough {
             // The other hardware thread may have written the cache line.
             let sibling = line.writer != 0 && line.writer != pu + 1 && line.owner == core + 1;
             let cost = if sibling {
@@ -180,9 +227,8 @@ impl Cache {
             self.transfers += 1;
             let begin = now.max(line.busy_until);
             line.busy_until = begin + occupied;
-            if kind != Access::Load {
-                (line.requester, line.arrives_at) = (core + 1, begin + cost);
-            }
+            line.leave(kind, begin + cost / 2);
+            line.arrives_at = begin + cost;
             begin + cost + own
         };
         match kind {

@@ -25,6 +25,14 @@ const STACK: usize = 1 << 20;
 /// The length in nanoseconds of the steps into which we split work, so that a thread can be
 /// preempted in the middle.
 const STEP: u64 = 100_000;
+/// The number of ascending sequences of cache lines that the prefetcher of a core follows, the
+/// length of a sequence from which it requests cache lines, and how many it requests ahead. Intel's
+/// streamer follows 32 sequences, within a page each, and is up to 20 cache lines ahead (Intel 64
+/// and IA-32 Architectures Optimization Reference Manual, chapter "Data Prefetching"). The length is
+/// an estimate.
+const STREAMS: usize = 32;
+const STREAM_BEGINS: usize = 3;
+const STREAM_AHEAD: usize = 4;
 
 /// The reason for which a thread gave its turn back.
 enum Turn {
@@ -71,6 +79,11 @@ struct Pu {
     interrupted: u64,
     /// The cache lines that the core has prefetched, and the time when each of them arrives.
     fills: Vec<(usize, u64)>,
+    /// The ascending sequences of cache lines that the core follows: the last cache line of each, and
+    /// their number.
+    streams: [(usize, usize); STREAMS],
+    /// The entry of `streams` that the next miss replaces.
+    oldest: usize,
 }
 
 impl Pu {
@@ -206,21 +219,19 @@ impl Engine {
     #[track_caller]
     fn access<R>(&self, at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
         self.settle();
-        if kind != Access::Load {
-            let result = step();
+        let is_complete = {
             let mut state = self.0.borrow_mut();
             let ns = state.access(at, kind);
             profile::count(Some(at), ns, state.current == Some(0));
-            return result;
-        }
-        // A load returns the value that the cache line has when it arrives.
-        let is_hit = {
-            let mut state = self.0.borrow_mut();
-            let ns = state.access(at, kind);
-            profile::count(Some(at), ns, state.current == Some(0));
-            ns <= state.costs.hit
+            match kind {
+                Access::Load => ns <= state.costs.hit,
+                // Other cores can see a buffered value at once.
+                Access::Store => true,
+                Access::Exchange => ns <= state.costs.rmw,
+            }
         };
-        if !is_hit {
+        // An access that waits for the cache line is made when the cache line arrives.
+        if !is_complete {
             self.settle();
         }
         step()
@@ -341,9 +352,42 @@ impl State {
                 self.spend(index, self.costs.hit);
             }
         }
+        self.follow_stream(at, kind, end > begin + self.costs.rmw);
         match kind {
             Access::Load | Access::Exchange => end - now,
             Access::Store => end - begin,
+        }
+    }
+
+    /// Requests the next cache lines of the page if the current core accesses its cache lines one
+    /// after another, as the prefetchers in hardware do.
+    fn follow_stream(&mut self, at: usize, kind: Access, is_miss: bool) {
+        const LINES_OF_A_PAGE: usize = 64;
+        let index = self.current_pu();
+        let pu = &mut self.pus[index];
+        let line = at / 64;
+        let begins_page = line.is_multiple_of(LINES_OF_A_PAGE);
+        let continues = |(last, _): &(usize, usize)| !begins_page && *last + 1 == line;
+        if let Some(stream) = pu.streams.iter_mut().find(|stream| continues(stream)) {
+            *stream = (line, stream.1 + 1);
+        } else if !is_miss {
+            return;
+        }
+        let Some(&(_, length)) = pu.streams.iter().find(|stream| stream.0 == line) else {
+            pu.streams[pu.oldest] = (line, 1);
+            pu.oldest = (pu.oldest + 1) % STREAMS;
+            return;
+        };
+        if length < STREAM_BEGINS {
+            return;
+        }
+        let page_end = line / LINES_OF_A_PAGE * LINES_OF_A_PAGE + LINES_OF_A_PAGE;
+        for next in line + 1..page_end.min(line + 1 + STREAM_AHEAD) {
+            let now = self.pus[index].now;
+            self.pus[index].fills.retain(|fill| fill.1 > now);
+            if (self.pus[index].fills.len() as u64) < self.costs.streams {
+                self.request(next * 64, kind);
+            }
         }
     }
 
@@ -380,7 +424,14 @@ impl State {
     /// Requests the cache line at `at`, like an access of this kind. The thread continues while the
     /// cache line arrives.
     fn prefetch(&mut self, at: usize, kind: Access) {
+        self.request(at, kind);
         let (index, hit) = (self.current_pu(), self.costs.hit);
+        self.spend(index, hit);
+    }
+
+    /// Requests a cache line for the current core, unless it is already on its way.
+    fn request(&mut self, at: usize, kind: Access) {
+        let index = self.current_pu();
         let (now, core) = (self.pus[index].now, self.pus[index].place.core);
         if self.pus[index].arrives_at(at) == 0 {
             let place = (index as u32, core);
@@ -389,7 +440,6 @@ impl State {
                 self.pus[index].fills.push((at & !63, end));
             }
         }
-        self.spend(index, hit);
     }
 
     /// Returns the PU on which a thread that is ready should run.
@@ -696,6 +746,8 @@ impl Sim {
                     vanishes_at: 0,
                     interrupted: 0,
                     fills: Vec::new(),
+                    streams: [(0, 0); STREAMS],
+                    oldest: 0,
                 });
             }
             cores.push((begin..pus.len()).collect());

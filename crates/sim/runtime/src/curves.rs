@@ -17,7 +17,7 @@ pub struct Curve {
 }
 
 /// All curves that `creel-scale` can measure.
-pub const CURVES: [Curve; 12] = [
+pub const CURVES: [Curve; 13] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -33,6 +33,14 @@ pub const CURVES: [Curve; 12] = [
         bound_is: "1,000 us of work per worker",
         measure: hot,
         bound: |_, _| 1_000.0,
+    },
+    Curve {
+        name: "hog",
+        what: "the same loop while another program computes on one of the PUs, as a mean of 20 loops",
+        unit: "us",
+        bound_is: "the work divided by the workers, of which two have half a PU",
+        measure: hog,
+        bound: |_, workers| 1_000.0 * workers as f64 / (workers as f64 - 0.5),
     },
     Curve {
         name: "tree",
@@ -214,6 +222,25 @@ fn hot_loop(pool: &Pool, workers: usize) -> f64 {
 
 fn hot(machine: &Machine, workers: usize) -> f64 {
     Sim::new(machine).run(|| hot_loop(&pool(workers, SPIN), workers))
+}
+
+/// Measures the loop of `hot` on a machine of which other programs use all but `workers` PUs
+/// completely, and one of these PUs half of the time.
+fn hog(machine: &Machine, workers: usize) -> f64 {
+    const LOOPS: u32 = 20;
+    Sim::new(machine).run(|| {
+        (workers..pus(machine)).for_each(creel_sim::hog);
+        let pool = pool(workers, Wait::Adaptive);
+        pool.broadcast(|_| ());
+        let mut items = vec![0u8; 100_000 * workers];
+        let mut call =
+            || pool.for_each_chunk(&mut items, 1_000, |chunk| work(chunk.len() as u64 * 10));
+        call();
+        creel_sim::hog(workers / 2);
+        let begin = now_ns();
+        (0..LOOPS).for_each(|_| call());
+        (now_ns() - begin) as f64 / f64::from(LOOPS) / 1e3
+    })
 }
 
 fn tree<const TIMES: usize>(machine: &Machine, workers: usize, depth: u32) -> f64 {

@@ -133,7 +133,7 @@ fn print_waits(waited: &[Waited]) {
 }
 
 /// Prints the measured and the simulated time of each operation in an output of `creel-here`.
-fn compare(file: &str) -> Result<(), String> {
+fn compare(file: &str, with_profile: bool, only: Option<&str>) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let machine = Machine::measured(&text)?;
     println!("machine: {} ({})", machine.name, machine.topology);
@@ -147,15 +147,23 @@ fn compare(file: &str) -> Result<(), String> {
         };
         let case = CASES.iter().find(|case| case.name == name);
         let case = case.ok_or(format!("unknown operation {name}"))?;
+        if only.is_some_and(|only| only != name) {
+            continue;
+        }
         let measured: f64 = measured
             .parse()
             .map_err(|_| format!("{measured} is not a time"))?;
-        let simulated = Sim::new(&machine).run(|| (case.measure)(2));
+        let simulate = || Sim::new(&machine).run(|| (case.measure)(2));
+        let (simulated, waited) = match with_profile {
+            true => profile(simulate),
+            false => (simulate(), Vec::new()),
+        };
         let ratio = simulated / measured;
         println!(
             "{name:>16} {measured:>12.3} {simulated:>12.3} {ratio:>7.2}  {}",
             case.what
         );
+        print_waits(&waited);
     }
     Ok(())
 }
@@ -170,7 +178,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(file) = &options.here {
-        return match compare(file) {
+        return match compare(file, options.profile, options.only.as_deref()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("creel-scale: {file}: {error}");

@@ -74,6 +74,13 @@ fn a_loop_on_128_workers_is_95_percent_efficient() {
 }
 
 #[test]
+fn other_workers_share_the_work_of_a_worker_that_does_not_run() {
+    // 8 workers have seven and a half PUs.
+    let us = value("hog", 8);
+    assert!(us < 1.15 * 1_066.7, "{us}");
+}
+
+#[test]
 fn a_chain_of_tasks_is_as_fast_with_128_workers_as_with_one() {
     let (one, many) = (value("chain", 1), value("chain", 128));
     assert!(many <= one * 1.1, "{one} {many}");

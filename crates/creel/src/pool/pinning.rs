@@ -12,7 +12,7 @@
 //! share, wherever it runs. If it stays on the PU of another worker, this worker swaps its place
 //! with worker 0.
 
-use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, now_ns, thread_local};
+use crate::sync::{AtomicUsize, Mutex, Ordering, local, lock, now_ns, process_id, thread_local};
 use crate::worker::steal_order;
 use creel_topology::{
     Budget, CpuSet, Layout, Ledger, LimitKind, Machine, Placement, Rounding,
@@ -68,6 +68,7 @@ struct World {
     /// The number of threads that can run at the same time on the allowed CPUs.
     threads: OnceLock<usize>,
     allowed: CpuSet,
+    process: u32,
 }
 
 /// The places of the workers of one pool.
@@ -167,12 +168,12 @@ impl World {
         Some(Self::reuse(&mut recent, world, now_ns()))
     }
 
-    /// Returns the `recent` world, if it is new enough and has the same CPUs as `world`, which may
-    /// not have read its limits yet. Otherwise returns `world`, which then becomes the recent one.
+    /// Returns the `recent` world, if it is new enough, and of the same process and the same CPUs as
+    /// `world`, which may not have read its limits yet. Otherwise returns `world`, which then becomes the recent one.
     fn reuse(recent: &mut Option<(u64, Arc<Self>)>, world: Self, now: u64) -> Arc<Self> {
         if let Some((found, old)) = recent
             && now - *found < RECENT_NS
-            && old.allowed == world.allowed
+            && (old.process, &old.allowed) == (world.process, &world.allowed)
         {
             return Arc::clone(old);
         }
@@ -187,6 +188,7 @@ impl World {
             whole: OnceLock::new(),
             threads: OnceLock::new(),
             allowed,
+            process: process_id(),
         }
     }
 
@@ -482,9 +484,8 @@ mod tests {
         Pinning {
             world: Some(Arc::new(World {
                 cores: machine.clone().into(),
-                threads: OnceLock::new(),
                 whole: machine.into(),
-                allowed,
+                ..World::new(OnceLock::new(), allowed)
             })),
             asked: Some(Placement::Cores),
             floor: Mutex::default(),
@@ -519,6 +520,13 @@ mod tests {
         assert_eq!(narrow.allowed.len(), 2);
         let again = World::reuse(&mut recent, world(2), 6 + RECENT_NS);
         assert!(Arc::ptr_eq(&narrow, &again));
+        // A child process may have moved to another control group.
+        let child = World {
+            process: again.process + 1,
+            ..world(2)
+        };
+        let limits = World::reuse(&mut recent, child, 6 + RECENT_NS);
+        assert!(!Arc::ptr_eq(&narrow, &limits));
     }
 
     #[test]

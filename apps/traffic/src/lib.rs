@@ -24,6 +24,7 @@
 //!
 //! We explain the design and its reasons in docs/design/traffic.md.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod assign;
 pub mod demand;

@@ -1,5 +1,6 @@
 //! The `creel-traffic` program: a deterministic road traffic simulation on any number of cores.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cli;
 

@@ -390,7 +390,8 @@ fn bessel_i0(x: f64) -> f64 {
     let mut term = 1.0;
     let mut sum = 1.0;
     for n in 1..40 {
-        term *= (x / 2.0 / f64::from(n)).powi(2);
+        let factor = x / 2.0 / f64::from(n);
+        term *= factor * factor;
         sum += term;
     }
     sum

@@ -7,6 +7,7 @@
 // for processors with more features. `play::realtime` requests a real-time scheduling class, for
 // which none of our crates has a safe function.
 #![deny(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod batch;
 pub mod blep;

@@ -1,5 +1,6 @@
 //! The `creel-vgm` program. It plays VGM game music and renders it to sound files.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod cli;
 

@@ -144,7 +144,8 @@ fn choose(network: &Network, origin: u32, places: &[u32], share: f64) -> u32 {
             let (x, y) = (a.x - b.x, a.y - b.y);
             x * x + y * y
         } else {
-            f64::from(origin.abs_diff(place)).powi(2)
+            let distance = f64::from(origin.abs_diff(place));
+            distance * distance
         };
         let scale = if network.geographic() { 1e-6 } else { 1e4 };
         ((1e9 / (far / scale + 1.0)) as u64).max(1)

@@ -65,7 +65,7 @@ impl Picture {
         for road in network.links() {
             let ((ax, ay), (bx, by)) = (at(road.from), at(road.to));
             let (dx, dy) = (bx - ax, by - ay);
-            let length = dx.hypot(dy);
+            let length = libm::hypot(dx, dy);
             total += length;
             let off = (length * 0.04).min(8.0 * scale.max(0.1)) / length.max(1e-9);
             let (ox, oy) = (-dy * off, dx * off);

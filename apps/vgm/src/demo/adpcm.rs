@@ -76,7 +76,7 @@ pub fn string(hz: f64, seconds: f64, rate: f64) -> Vec<f64> {
 
 /// Returns a step size of the 12-bit codes: 16 × 1.1^n, rounded down.
 fn step_size(index: i32) -> i32 {
-    (16.0 * 1.1f64.powi(index) + 1e-9) as i32
+    (16.0 * libm::pow(1.1, f64::from(index)) + 1e-9) as i32
 }
 
 /// The change of the step index for each code of the OKI format.

@@ -139,7 +139,8 @@ fn kaiser(x: f64) -> f64 {
     let half = BETA * inside.sqrt() / 2.0;
     let (mut term, mut sum) = (1.0, 1.0);
     for n in 1.. {
-        term *= (half / f64::from(n)).powi(2);
+        let factor = half / f64::from(n);
+        term *= factor * factor;
         sum += term;
         if term < 1e-12 * sum {
             break;

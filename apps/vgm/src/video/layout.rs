@@ -43,7 +43,7 @@ fn grid((width, height): (usize, usize), voices: usize) -> Vec<Rect> {
         let aspect = (width as f64 / *columns as f64) / (height as f64 / rows as f64);
         // An empty place for a panel is worse than panels of unusual proportions.
         let empty = (columns * rows - voices) as f64 / voices as f64;
-        (aspect / ASPECT).ln().abs() + empty
+        libm::log(aspect / ASPECT).abs() + empty
     };
     let columns = (1..=voices).min_by(|a, b| error(a).total_cmp(&error(b)));
     let columns = columns.unwrap_or(1);

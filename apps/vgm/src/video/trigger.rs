@@ -197,7 +197,7 @@ impl Trigger {
     /// Adds the wave around `place` to the reference.
     fn update_reference(&mut self, wave: &[f32], place: f64, half: usize) {
         let at = |offset: usize| interpolate(wave, place + offset as f64 - half as f64);
-        let power: f32 = (0..=2 * half).map(|offset| at(offset).powi(2)).sum();
+        let power: f32 = (0..=2 * half).map(|offset| at(offset) * at(offset)).sum();
         let scale = ((2 * half + 1) as f32 / power.max(1e-12)).sqrt();
         if self.reference.len() == 2 * half + 1 {
             for (offset, old) in self.reference.iter_mut().enumerate() {

@@ -360,8 +360,8 @@ fn runs_north(a: Node, b: Node) -> bool {
 fn distance_m(a: Node, b: Node) -> f64 {
     let radians = |value: i32| (f64::from(value) / 1e7).to_radians();
     let (lat_a, lat_b) = (radians(a.lat), radians(b.lat));
-    let (north, east) = (lat_b - lat_a, radians(b.lon) - radians(a.lon));
-    let h = libm::sin(north / 2.0).powi(2)
-        + libm::cos(lat_a) * libm::cos(lat_b) * libm::sin(east / 2.0).powi(2);
+    let north = libm::sin((lat_b - lat_a) / 2.0);
+    let east = libm::sin((radians(b.lon) - radians(a.lon)) / 2.0);
+    let h = north * north + libm::cos(lat_a) * libm::cos(lat_b) * (east * east);
     2.0 * 6_371_008.8 * libm::asin(h.sqrt().min(1.0))
 }

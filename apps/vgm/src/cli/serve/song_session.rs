@@ -247,7 +247,7 @@ fn overview(song: &Vgm, settings: &Settings) -> Value {
         playing.seek(frames * place / OVERVIEW_POINTS, &mut scratch);
         for (voice, seen) in playing.meter_voices(256).into_iter().enumerate() {
             // The scale covers 60 dB, as in the terminal.
-            let share = (1.0 + seen.level.max(1e-6).log10() / 3.0).clamp(0.0, 1.0);
+            let share = (1.0 + libm::log10f(seen.level.max(1e-6)) / 3.0).clamp(0.0, 1.0);
             levels[voice].push((share * 255.0) as u8);
             notes[voice].push(seen.note.hz.map_or(String::new(), note_name));
         }

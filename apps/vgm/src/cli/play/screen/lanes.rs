@@ -10,7 +10,7 @@ use super::style::{self, Role, Style, style_of};
 
 /// Returns the length of the bar for a level, from 0 to 1. The bar covers 60 dB.
 fn bar_fraction(level: f32) -> f32 {
-    (1.0 + 20.0 * level.max(1e-6).log10() / 60.0).clamp(0.0, 1.0)
+    (1.0 + 20.0 * libm::log10f(level.max(1e-6)) / 60.0).clamp(0.0, 1.0)
 }
 
 /// Returns the lanes that fit, including the selected one.

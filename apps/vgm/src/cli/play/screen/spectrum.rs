@@ -32,8 +32,8 @@ pub fn lines(view: &mut View, area: Rect) -> Vec<Line<'static>> {
     let sound = view.samples.make_contiguous();
     let is_paused = view.session.controls.is_paused();
     for (place, band) in view.bands.iter_mut().enumerate().filter(|_| !is_paused) {
-        let hz = LOW_HZ * (HIGH_HZ / LOW_HZ).powf(place as f32 / (bands - 1).max(1) as f32);
-        let db = 20.0 * goertzel(sound, hz / rate).max(1e-6).log10();
+        let hz = LOW_HZ * libm::powf(HIGH_HZ / LOW_HZ, place as f32 / (bands - 1).max(1) as f32);
+        let db = 20.0 * libm::log10f(goertzel(sound, hz / rate).max(1e-6));
         let share = (1.0 - db / FLOOR_DB).clamp(0.0, 1.0);
         *band = share.max(*band * DECAY);
     }
@@ -60,7 +60,7 @@ fn goertzel(sound: &[f32], turns: f32) -> f32 {
     if length == 0 || turns >= 0.5 {
         return 0.0;
     }
-    let turn = 2.0 * (TAU * turns).cos();
+    let turn = 2.0 * libm::cosf(TAU * turns);
     let (mut last, mut before) = (0.0f32, 0.0f32);
     for (at, sample) in sound[sound.len() - length..].iter().enumerate() {
         // A parabola as an approximation of the Hann window.

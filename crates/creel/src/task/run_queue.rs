@@ -315,7 +315,8 @@ mod tests {
     /// Reserves hints until there are none left, and returns their positions in order.
     fn reserve_all(queue: &RunQueue) -> Vec<usize> {
         let ranges = std::iter::from_fn(|| queue.reserve(16));
-        let mut all: Vec<_> = ranges.flat_map(|(at, count)| at..at + count).collect();
+        let positions = |(at, count)| (0..count).map(move |n: usize| n.wrapping_add(at));
+        let mut all: Vec<_> = ranges.flat_map(positions).collect();
         all.sort_unstable();
         all
     }

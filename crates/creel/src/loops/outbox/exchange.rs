@@ -154,7 +154,7 @@ mod tests {
 
     /// Mixes a message into a receiver. The result depends on the order of the messages.
     fn receive(state: &mut usize, message: usize) {
-        *state = state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        *state = state.rotate_left(5) ^ message.wrapping_mul(0x9E37_79B9);
     }
 
     /// Sends messages several times. Returns the receivers after each time.

@@ -14,7 +14,6 @@ use rustix::fd::OwnedFd;
 use rustix::io::{Errno, write};
 use std::io;
 use std::num::NonZeroUsize;
-#[cfg(target_pointer_width = "64")]
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -35,6 +34,13 @@ pub(in crate::net) struct Poller {
     exact: AtomicBool,
 }
 
+/// The timeout of `epoll_pwait2`. Unlike `libc::timespec`, it has this layout on all processors.
+#[repr(C)]
+struct KernelTimespec {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
 /// A buffer for the events of one call.
 pub(in crate::net) struct Events {
     list: Vec<epoll::Event>,
@@ -49,7 +55,7 @@ impl Poller {
         let poller = Poller {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             notified: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            exact: AtomicBool::new(cfg!(target_pointer_width = "64")),
+            exact: AtomicBool::new(true),
         };
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(NOTIFIED);
@@ -130,7 +136,6 @@ impl Poller {
         if timeout.is_zero() {
             return self.ask(events, Some(timeout));
         }
-        #[cfg(target_pointer_width = "64")]
         if self.exact.load(Ordering::Relaxed) {
             match self.ask_exactly(events, timeout) {
                 Err(error) if is_unknown(&error) => self.exact.store(false, Ordering::Relaxed),
@@ -164,11 +169,10 @@ impl Poller {
     }
 
     /// Calls epoll with a timeout that is exact to the nanosecond.
-    #[cfg(target_pointer_width = "64")]
     fn ask_exactly(&self, events: &mut Events, timeout: Duration) -> io::Result<()> {
-        let timeout = libc::timespec {
-            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(timeout.subsec_nanos()),
+        let timeout = KernelTimespec {
+            seconds: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            nanoseconds: i64::from(timeout.subsec_nanos()),
         };
         let room = events.list.spare_capacity_mut();
         let (place, count) = (room.as_mut_ptr(), room.len());
@@ -206,7 +210,6 @@ impl Poller {
 
 /// Returns whether the error means that `epoll_pwait2` is not available, because the kernel is too
 /// old or a sandbox rejects unknown calls.
-#[cfg(target_pointer_width = "64")]
 fn is_unknown(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM))
 }

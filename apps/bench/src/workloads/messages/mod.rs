@@ -103,7 +103,9 @@ fn cases(setting: &Setting) -> anyhow::Result<Vec<Case>> {
 fn under_load(mut case: Case) -> Case {
     let is_comparable = |name: &str| match name.strip_prefix("go ") {
         Some(workers) => workers != "1 workers",
-        None => name.starts_with("creel") || name.starts_with("tokio"),
+        None => ["creel", "tokio", "smol"]
+            .iter()
+            .any(|peer| name.starts_with(peer)),
     };
     case.retain_subjects(is_comparable);
     case
@@ -141,6 +143,14 @@ fn case(name: String, job: Job, unit: &'static str, setting: &Setting, workers: 
         let name = format!("tokio {workers} workers");
         let sample = move |plan: &_| job.sample::<Tokio<false>>(plan, workers);
         subjects.push(Subject::with_metrics(name, sample));
+    }
+    #[cfg(all(feature = "peers", target_os = "linux"))]
+    for &workers in &workers {
+        let sample = move |plan: &_| job.sample::<runtime::Smol>(plan, workers);
+        subjects.push(Subject::with_metrics(
+            format!("smol {workers} workers"),
+            sample,
+        ));
     }
     subjects.extend(
         workers

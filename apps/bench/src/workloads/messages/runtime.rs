@@ -128,3 +128,72 @@ impl<const ON_CALLER: bool> Runtime for Tokio<ON_CALLER> {
         tokio::sync::mpsc::channel(1)
     }
 }
+
+/// smol: a global executor, which the caller and `workers - 1` threads run.
+#[cfg(all(feature = "peers", target_os = "linux"))]
+pub struct Smol {
+    threads: Vec<std::thread::JoinHandle<()>>,
+    /// The threads end when this is dropped.
+    running: Option<smol::channel::Sender<()>>,
+}
+
+#[cfg(all(feature = "peers", target_os = "linux"))]
+static SMOL: smol::Executor<'static> = smol::Executor::new();
+
+#[cfg(all(feature = "peers", target_os = "linux"))]
+impl Runtime for Smol {
+    fn start(workers: usize) -> anyhow::Result<Self> {
+        let (running, ended) = smol::channel::bounded::<()>(1);
+        let thread = |_| {
+            let ended = ended.clone();
+            std::thread::spawn(move || {
+                // An error, because no thread sends. It is the end of the channel.
+                let _ = smol::block_on(SMOL.run(ended.recv()));
+            })
+        };
+        Ok(Smol {
+            threads: (1..workers).map(thread).collect(),
+            running: Some(running),
+        })
+    }
+
+    fn run<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> T {
+        smol::block_on(SMOL.run(SMOL.spawn(future)))
+    }
+
+    fn spawn<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+    ) -> impl Future<Output = T> + Send {
+        SMOL.spawn(future)
+    }
+
+    fn spawn_detached(future: impl Future<Output = ()> + Send + 'static) {
+        SMOL.spawn(future).detach();
+    }
+
+    fn yield_now() -> impl Future<Output = ()> + Send {
+        smol::future::yield_now()
+    }
+
+    // smol has no channel for one message. Tokio's works without its runtime.
+    fn oneshot_channel() -> (
+        impl FnOnce(u64) + Send + 'static,
+        impl Future<Output = u64> + Send + 'static,
+    ) {
+        Tokio::<true>::oneshot_channel()
+    }
+
+    fn channel_of_one() -> (impl MessageSender + 'static, impl MessageReceiver + 'static) {
+        smol::channel::bounded(1)
+    }
+}
+
+#[cfg(all(feature = "peers", target_os = "linux"))]
+impl Drop for Smol {
+    fn drop(&mut self) {
+        self.running = None;
+        for thread in self.threads.drain(..) {
+            thread.join().expect("no task panics");
+        }
+    }
+}

@@ -11,7 +11,7 @@ use std::{
     hint::black_box,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -21,6 +21,10 @@ use std::{
 
 const BALANCES: [Balance; 3] = [Balance::Fixed, Balance::Sticky, Balance::Shared];
 
+/// The lock of the tests that start thousands of threads. Together, they could need more open files
+/// than a process may have. Wine opens several files for each thread.
+static MANY_THREADS: Mutex<()> = Mutex::new(());
+
 fn pool(workers: usize) -> Pool {
     Pool::builder().workers(workers).build().unwrap()
 }
@@ -28,6 +32,7 @@ fn pool(workers: usize) -> Pool {
 #[test]
 fn thousands_of_callers_do_not_pile_up_on_one_stack() {
     const CALLERS: usize = 3000;
+    let _alone = MANY_THREADS.lock();
     bounded("run_on inside of run_on", || {
         let pool = Arc::new(pool(2));
         let (release, gate) = mpsc::channel::<()>();
@@ -63,6 +68,7 @@ fn thousands_of_callers_do_not_pile_up_on_one_stack() {
 #[test]
 fn thousands_of_workers_do_each_kind_of_work() {
     const WORKERS: usize = 2000;
+    let _alone = MANY_THREADS.lock();
     bounded("thousands of workers", || {
         // The smaller stacks fit into a 32-bit address space.
         let small = Pool::builder().workers(WORKERS).stack_size(256 << 10);

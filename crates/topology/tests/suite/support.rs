@@ -105,6 +105,7 @@ impl Dice {
     }
 
     /// Returns another generator, whose numbers are independent of the further numbers of this one.
+    #[cfg(unix)]
     pub fn split(&mut self) -> Dice {
         let state = [(); 2].map(|()| self.below(1 << 31) as u64);
         Dice {

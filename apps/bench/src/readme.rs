@@ -109,7 +109,7 @@ const SHOWN: &[Shown] = &[
         workload: "messages",
         case: "chain",
         subject: "creel {n} workers",
-        peers: &["tokio*", "go*"],
+        peers: &["tokio*", "smol*", "go*"],
         about: "a chain of 100,001 tasks",
         in_readme: Some("a chain of 100,001 tasks"),
     },

@@ -38,8 +38,14 @@ class Installed(unittest.TestCase):
         # The sixty seconds end a script that executes itself for ever.
         path = self.bin + os.pathsep + os.environ["PATH"]
         env = {**os.environ, "PATH": path, "PYTHONPATH": self.site, **variables}
+        # `python -m` imports from the current folder first, and ours may be packages/python.
         return subprocess.run(
-            [sys.executable, *words], env=env, capture_output=True, text=True, timeout=60
+            [sys.executable, *words],
+            env=env,
+            cwd=self.bin,
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
 
     def console_script(self, *arguments):

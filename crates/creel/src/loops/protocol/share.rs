@@ -146,21 +146,23 @@ impl Share {
 
     /// Claims blocks for a thief from the back. If the owner does not run, all other workers of the
     /// loop become thieves at about the same time, and no thread can take what another one has
-    /// claimed. Therefore a thief takes only one part of the remaining blocks, of as many parts as
-    /// the loop has workers (see `bite`). It takes nothing if less than a grain is left and the
-    /// owner is in the loop.
+    /// claimed. Therefore a thief takes only one part of the remaining blocks (see `bite`), of as
+    /// many parts as the loop has workers. With more than [`PARTS_MAX`] parts, many thieves would
+    /// wait longer for the cache line than they gain. A thief takes nothing if less than a grain is
+    /// left and the owner is in the loop.
     pub(crate) fn claim_back(
         &self,
         epoch: u64,
         grain: Grain,
         workers: usize,
     ) -> Option<Range<u64>> {
+        let parts = workers.clamp(2, PARTS_MAX) as u64;
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
             let leave = left_len(&blocks) < grain.blocks() && self.is_in(epoch);
             let begin = match leave {
                 true => blocks.end,
-                false => blocks.end - bite(&blocks, grain, workers.max(2) as u64),
+                false => blocks.end - bite(&blocks, grain, parts),
             };
             (begin..blocks.end, Left::new(epoch, blocks.start..begin))
         })
@@ -318,6 +320,9 @@ impl Share {
         self.claims.cost_ns.swap(0, Ordering::Relaxed)
     }
 }
+
+/// The largest number of parts of which a thief takes one.
+const PARTS_MAX: usize = 8;
 
 fn left_len(blocks: &Range<u64>) -> u64 {
     blocks.end - blocks.start

@@ -62,9 +62,10 @@ fn a_tree_of_joins_does_not_get_slower_with_more_workers() {
 }
 
 #[test]
-fn a_tree_of_two_million_joins_is_80_percent_efficient_with_128_workers() {
+fn a_tree_of_two_million_joins_is_65_percent_efficient_with_128_workers() {
+    // It was 67 to 83 percent, depending on which objects share a cache line.
     let us = value("large-tree", 128);
-    assert!(us < 4_096.0 / 0.8, "{us}");
+    assert!(us < 4_096.0 / 0.65, "{us}");
 }
 
 #[test]
@@ -93,9 +94,9 @@ fn a_burst_of_tasks_reaches_128_workers_in_less_than_3_3_times_its_bound() {
 }
 
 #[test]
-fn a_task_that_spawns_all_others_takes_less_than_1_7_times_its_bound_with_32_workers() {
+fn a_task_that_spawns_all_others_takes_less_than_1_9_times_its_bound_with_32_workers() {
     let us = value("spawn", 32);
-    assert!(us < 1.7 * 200.0, "{us}");
+    assert!(us < 1.9 * 200.0, "{us}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ Usage: creel-scale [OPTIONS]
   --machine NAME  Simulate this machine. Default: epyc-2x96
   --from N        Begin with this number of workers. Default: 1
   --to N          End with this number of workers. Default: all PUs
-  --only CURVE    Measure only this curve
+  --only NAME     Measure only this curve, or with --here only this operation
   --here FILE     Simulate the machine and the operations in this output of creel-here instead
   --profile       Print what the threads wait for: memory, wakes, the clock
   --list          List the machines and the curves

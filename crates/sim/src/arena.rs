@@ -80,7 +80,8 @@ pub(crate) fn paused<R>(f: impl FnOnce() -> R) -> R {
 }
 
 // SAFETY: memory comes from the system's allocator, either directly or as a part of a chunk that is
-// never freed. At any time, only one allocation has such a part. See `dealloc` for how the two are distinguished.
+// never freed. At any time, only one allocation has such a part. See `dealloc` for how the two are
+// distinguished.
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Ok(Some((at, end))) = REST.try_with(Cell::get) else {

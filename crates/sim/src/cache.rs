@@ -58,9 +58,10 @@ struct Line {
 /// A set of cores, with one bit for each.
 type Cores = [u64; CORES_MAX / 64];
 
-/// A core that owned a cache line from the time `arrives_at` to `leaves_at`, plus 1.
+/// A core that owned a cache line from the time `arrives_at` to `leaves_at`.
 #[derive(Clone, Copy, Default)]
 struct Former {
+    /// The core, plus 1. 0 if there is none.
     core: u32,
     arrives_at: u64,
     leaves_at: u64,

@@ -43,6 +43,20 @@ fn a_cache_line_comes_from_memory_once() {
 }
 
 #[test]
+fn an_allocation_gets_the_memory_that_was_freed_last() {
+    sim().run(|| {
+        let first = Box::new(Alone::default());
+        assert_eq!(time(|| first.0.load(Ordering::Acquire)), 81);
+        drop(first);
+        let second = Box::new(Alone::default());
+        assert_eq!(time(|| second.0.load(Ordering::Acquire)), 1);
+        // An allocation of another size has memory of its own.
+        let third = Box::new([Alone::default(), Alone::default()]);
+        assert_eq!(time(|| third[0].0.load(Ordering::Acquire)), 81);
+    });
+}
+
+#[test]
 fn an_access_costs_more_if_the_owner_of_the_cache_line_is_farther_away() {
     // PU 2 is in the same L3 cache as PU 0, and PU 6 is in the next one.
     for (pu, transfer) in [(2, 24), (6, 94)] {

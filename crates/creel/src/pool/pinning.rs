@@ -68,6 +68,7 @@ struct World {
     /// The number of threads that can run at the same time on the allowed CPUs.
     threads: OnceLock<usize>,
     allowed: CpuSet,
+    /// The process that read it. A child process may be in another control group.
     process: u32,
 }
 
@@ -168,8 +169,9 @@ impl World {
         Some(Self::reuse(&mut recent, world, now_ns()))
     }
 
-    /// Returns the `recent` world, if it is new enough, and of the same process and the same CPUs as
-    /// `world`, which may not have read its limits yet. Otherwise returns `world`, which then becomes the recent one.
+    /// Returns the `recent` world, if it is new enough and has the process and the CPUs of `world`,
+    /// which may not have read its limits yet. Otherwise returns `world`, which then becomes the
+    /// recent one.
     fn reuse(recent: &mut Option<(u64, Arc<Self>)>, world: Self, now: u64) -> Arc<Self> {
         if let Some((found, old)) = recent
             && now - *found < RECENT_NS

@@ -48,7 +48,10 @@ fn options() -> Result<Option<Options>, String> {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("{text} is not a number"));
+        let number = |text: String| match text.parse() {
+            Ok(0) | Err(_) => Err(format!("{word} needs a number of workers, not {text}")),
+            Ok(number) => Ok(number),
+        };
         match word.as_str() {
             "--machine" => options.machine = value()?,
             "--from" => options.from = number(value()?)?,
@@ -78,7 +81,7 @@ fn options() -> Result<Option<Options>, String> {
 /// Returns the numbers of workers: `from` and its doubles below `to`, and then `to`.
 fn steps(from: usize, to: usize) -> Vec<usize> {
     let mut steps = Vec::new();
-    let mut next = from.max(1);
+    let mut next = from;
     while next < to {
         steps.push(next);
         next *= 2;
@@ -136,6 +139,12 @@ fn print_waits(waited: &[Waited]) {
 fn compare(file: &str, with_profile: bool, only: Option<&str>) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let machine = Machine::measured(&text)?;
+    if let Some(only) = only
+        && !CASES.iter().any(|case| case.name == only)
+    {
+        let names = CASES.map(|case| case.name).join(", ");
+        return Err(format!("unknown operation {only}, use one of {names}"));
+    }
     println!("machine: {} ({})", machine.name, machine.topology);
     println!(
         "{:>16} {:>12} {:>12} {:>7}",
@@ -195,6 +204,14 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let is_asked = |curve: &&Curve| options.only.as_ref().is_none_or(|only| only == curve.name);
+    if let Some(only) = &options.only
+        && !CURVES.iter().any(|curve| curve.name == only)
+    {
+        let names: Vec<_> = CURVES.iter().map(|curve| curve.name).collect();
+        let names = names.join(", ");
+        eprintln!("creel-scale: unknown curve {only}, use one of {names}");
+        return ExitCode::from(2);
+    }
     let steps = steps(options.from, options.to.min(curves::pus(&machine)));
     println!("machine: {} ({})", machine.name, machine.topology);
     for curve in CURVES.iter().filter(is_asked) {

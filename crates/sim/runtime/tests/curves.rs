@@ -34,6 +34,23 @@ fn value(curve: &str, workers: usize) -> f64 {
 }
 
 #[test]
+fn an_unknown_curve_and_an_impossible_number_are_errors() {
+    for (arguments, part) in [
+        (["--only", "dispach"], "unknown curve dispach"),
+        (["--to", "0"], "--to needs a number of workers"),
+        (["--from", "x"], "--from needs a number of workers"),
+    ] {
+        let output = Command::new(env!("CARGO_BIN_EXE_creel-scale"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
 fn the_output_is_repeatable() {
     for curve in ["dispatch", "wake", "spawn"] {
         assert_eq!(scale(curve, 1, 16), scale(curve, 1, 16), "{curve}");

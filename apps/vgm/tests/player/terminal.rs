@@ -14,12 +14,18 @@ use rustix::process::{Pid, Signal, kill_process};
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_creel-vgm");
 /// A timeout that only a hang can exceed.
 const HANG: Duration = Duration::from_secs(60);
+/// The begin and the end of a synchronized update.
+const BEGIN: &[u8] = b"\x1b[?2026h";
+const END: &[u8] = b"\x1b[?2026l";
 
 /// A terminal in which the program runs.
 pub struct Terminal {
     pty: Option<blocking::Pty>,
     pub child: Child,
     pub screen: vt100::Parser,
+    /// Whether a part of a frame has been read. The player begins and ends its frames with the
+    /// sequences of a synchronized update.
+    partial: bool,
     /// The whole output of the program.
     pub written: Vec<u8>,
 }
@@ -69,6 +75,7 @@ impl Terminal {
             pty: Some(pty),
             child,
             screen: vt100::Parser::new(size(rows), size(columns), 0),
+            partial: false,
             written: Vec::new(),
         }
     }
@@ -98,7 +105,13 @@ impl Terminal {
         match self.pty.as_mut().unwrap().read(&mut bytes) {
             Ok(read @ 1..) => {
                 self.screen.process(&bytes[..read]);
+                // A sequence may be split between two reads.
+                let from = self.written.len().saturating_sub(BEGIN.len() - 1);
                 self.written.extend_from_slice(&bytes[..read]);
+                let last = self.written[from..]
+                    .windows(BEGIN.len())
+                    .rfind(|&window| window == BEGIN || window == END);
+                self.partial = last.map_or(self.partial, |last| last == BEGIN);
                 true
             }
             _ => false,
@@ -110,10 +123,10 @@ impl Terminal {
         assert!(self.read(wait), "the program has ended:\n{}", self.text());
     }
 
-    /// Reads until the screen satisfies a condition.
+    /// Reads until the screen satisfies a condition after a whole frame.
     pub fn until(&mut self, what: &str, condition: impl Fn(&str) -> bool) {
         let begin = Instant::now();
-        while !condition(&self.text()) {
+        while self.partial || !condition(&self.text()) {
             let more = self.read(Duration::from_millis(100));
             let late = begin.elapsed() > HANG;
             assert!(more && !late, "{what}: not seen in\n{}", self.text());

@@ -11,10 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ratatui::Frame;
 use ratatui::crossterm::cursor::{Hide, Show};
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
-use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+    disable_raw_mode, enable_raw_mode,
 };
+use ratatui::crossterm::{execute, queue};
 
 use super::backend::NoCursorQuery;
 use super::tty::{self, Tty};
@@ -52,13 +53,18 @@ impl Terminal {
 
     /// Draws a frame. Draws nothing if the terminal has not accepted the previous frame yet, or if
     /// a thread has panicked.
+    ///
+    /// The frame is a synchronized update, which a terminal shows as a whole. A terminal that does
+    /// not know this mode ignores it.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         if PANICKED.load(Relaxed) {
             return Ok(());
         }
         self.out.flush()?;
         if self.out.pending.borrow().is_empty() {
+            queue!(self.out, BeginSynchronizedUpdate)?;
             self.inner.draw(draw)?;
+            execute!(self.out, EndSynchronizedUpdate)?;
         }
         Ok(())
     }
@@ -70,6 +76,8 @@ impl Terminal {
 
     /// Makes the next frame redraw the whole screen and not only the changes.
     pub fn invalidate(&mut self) -> io::Result<()> {
+        // The terminal then does not show the empty screen.
+        queue!(self.out, BeginSynchronizedUpdate)?;
         self.inner.clear()
     }
 
@@ -111,7 +119,13 @@ fn restore() {
         return;
     }
     let mut bytes = Vec::new();
-    let _ = execute!(bytes, DisableMouseCapture, LeaveAlternateScreen, Show);
+    let _ = execute!(
+        bytes,
+        EndSynchronizedUpdate,
+        DisableMouseCapture,
+        LeaveAlternateScreen,
+        Show
+    );
     let _ = tty::write(&bytes);
     let _ = disable_raw_mode();
 }

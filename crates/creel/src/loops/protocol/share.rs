@@ -279,6 +279,11 @@ impl Share {
         self.group_claimed.load(Ordering::Acquire) == epoch
     }
 
+    /// Prefetches the cache line that [`is_done`](Self::is_done) reads.
+    pub(crate) fn prefetch_done(&self) {
+        prefetch(ptr::from_ref(&*self.up).cast(), 1);
+    }
+
     /// Prefetches the cache line that [`group_out`](Self::group_out) reads.
     pub(crate) fn prefetch_group_out(&self) {
         prefetch(ptr::from_ref(&*self.group_out).cast(), 1);

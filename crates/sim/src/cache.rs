@@ -9,12 +9,16 @@
 //! A core has an unlimited number of cache lines. We leave evictions out, because the data
 //! structures of a scheduler are small.
 
+use crate::arena;
 use crate::machine::Costs;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// The binary logarithm of the number of bytes of a cache line.
 const LINE_BITS: u32 = 6;
+
+/// The number of former owners of a cache line that we always remember.
+const FORMER_MIN: usize = 4;
 
 /// The place of a core in the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +42,7 @@ pub(crate) enum Access {
 /// the core shares the cache line.
 pub(crate) const CORES_MAX: usize = 512;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Line {
     /// The core that owns the cache line, plus 1. 0 if no core owns it.
     owner: u32,
@@ -48,8 +52,9 @@ struct Line {
     busy_until: u64,
     /// The time when the cache line arrives at `owner`.
     arrives_at: u64,
-    /// The last cores that owned the cache line before `owner`.
-    former: [Former; 4],
+    /// The cores that owned the cache line before `owner`, or have requested it and will own it
+    /// before `owner` does. The last ones come first.
+    former: VecDeque<Former>,
     /// The cores that shared the cache line before a core requested it in order to write, and the
     /// time until which they have it.
     former_sharers: (Cores, u64),
@@ -90,15 +95,24 @@ impl Line {
             .or(shared.then_some(0))
     }
 
-    /// Remembers the cores that lose the cache line at `leaves_at`.
-    fn leave(&mut self, kind: Access, leaves_at: u64) {
+    /// Remembers the cores that lose the cache line at `leaves_at`, because of a request that was
+    /// issued at `issued`.
+    fn leave(&mut self, kind: Access, issued: u64, leaves_at: u64) {
         if self.owner != 0 {
-            self.former.rotate_right(1);
-            self.former[0] = Former {
+            let former = Former {
                 core: self.owner,
                 arrives_at: self.arrives_at,
                 leaves_at,
             };
+            arena::paused(|| self.former.push_front(former));
+            // If many cores wait for the cache line, those in the middle of the queue have yet to
+            // get it. The others have lost it. We keep some of them, because the prefetcher of a
+            // core may issue a request earlier than the last one.
+            while self.former.len() > FORMER_MIN
+                && self.former.back().is_some_and(|last| last.leaves_at <= issued)
+            {
+                self.former.pop_back();
+            }
         } else if kind != Access::Load {
             self.former_sharers = (self.sharers, leaves_at);
         }
@@ -191,11 +205,7 @@ impl Cache {
         now: u64,
     ) -> u64 {
         let costs = self.costs;
-        let mut line = self
-            .lines
-            .get(&(at >> LINE_BITS))
-            .copied()
-            .unwrap_or_default();
+        let mut line = std::mem::take(self.lines.entry(at >> LINE_BITS).or_default());
         let own = match kind {
             Access::Exchange => costs.rmw,
             Access::Load | Access::Store => costs.hit,
@@ -207,6 +217,7 @@ impl Cache {
         if let Some(arrives_at) = line.kept(kind, core, issued)
             && !enough
         {
+            self.lines.insert(at >> LINE_BITS, line);
             return now.max(arrives_at) + own;
         }
         let end = if enough {
@@ -228,7 +239,7 @@ impl Cache {
             self.transfers += 1;
             let begin = now.max(line.busy_until);
             line.busy_until = begin + occupied;
-            line.leave(kind, begin + cost / 2);
+            line.leave(kind, issued, begin + cost / 2);
             line.arrives_at = begin + cost;
             begin + cost + own
         };

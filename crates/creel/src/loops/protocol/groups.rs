@@ -13,7 +13,8 @@
 //! that loop. A thread that reads this sees what the members wrote. No worker waits for its group,
 //! and a group has no leader that could be late.
 
-use super::dispatch::Part;
+use super::{call::WORKERS_MAX, dispatch::Part};
+use crate::sync::spin_loop;
 use std::{iter::successors, ops::Range};
 
 /// The number of workers in a group. At least that many cores usually share a cache, and placements
@@ -105,6 +106,37 @@ impl Part<'_> {
         ahead(self.groups_from(first), fetch).find(is_late)
     }
 
+    /// Waits until all groups from worker `first` on are out, and gives up after `looks` pauses
+    /// without progress. Returns the first group that is not out. The loop must not be flat.
+    ///
+    /// It checks all groups between two pauses, because their cache lines arrive together. If it
+    /// waited for one group after the other, it would wait for one cache line after the other.
+    pub(super) fn poll_groups(&self, first: usize, looks: u32) -> Option<Range<usize>> {
+        const {
+            let groups = WORKERS_MAX.div_ceil(GROUP) as u32;
+            assert!(groups <= u128::BITS || cfg!(any(creel_loom, creel_shuttle)));
+        }
+        let bit = |group: &Range<usize>| 1_u128 << (group.start / GROUP);
+        let fetch = |group: &Range<usize>| self.share(group.start).prefetch_group_out();
+        let (mut late, mut left) = (u128::MAX, looks);
+        loop {
+            let groups = self
+                .groups_from(first)
+                .filter(|group| late & bit(group) != 0);
+            let still = ahead(groups, fetch)
+                .filter(|group| !self.is_out(group))
+                .fold(0, |still, group| still | bit(&group));
+            left = if still == late { left - 1 } else { looks };
+            if still == 0 || left == 0 {
+                return self
+                    .groups_from(first)
+                    .find(|group| still & bit(group) != 0);
+            }
+            late = still;
+            spin_loop();
+        }
+    }
+
     fn are_done(&self, group: Range<usize>) -> bool {
         let epoch = self.call.epoch();
         self.workers_in(group)
@@ -119,6 +151,8 @@ impl Part<'_> {
         }
         let who = self.slot.index;
         let group = self.group_of(who);
+        let others = group.clone().filter(|slot| *slot != who);
+        others.for_each(|slot| self.share(slot).prefetch_done());
         // We begin with the next worker, so that not all workers read the same cache line first.
         if self.are_done(who + 1..group.end) && self.are_done(group.start..who) {
             self.share(group.start).set_group_out(self.call.epoch());

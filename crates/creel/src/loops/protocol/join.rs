@@ -87,6 +87,9 @@ impl Part<'_> {
     /// Waits until the group `late` and those behind it are out, and gives up after `looks` pauses
     /// without progress. Returns the first group that is not out.
     fn poll(&self, mut late: Option<Range<usize>>, looks: u32) -> Option<Range<usize>> {
+        if !self.is_flat() {
+            return self.poll_groups(late?.start, looks);
+        }
         let mut left = looks;
         while let Some(group) = late.as_ref().filter(|_| left > 0) {
             spin_loop();

@@ -147,16 +147,15 @@ impl Share {
     /// Claims blocks for a thief from the back. If the owner does not run, all other workers of the
     /// loop become thieves at about the same time, and no thread can take what another one has
     /// claimed. Therefore a thief takes only one part of the remaining blocks (see `bite`), of as
-    /// many parts as the loop has workers. With more than [`PARTS_MAX`] parts, many thieves would
-    /// wait longer for the cache line than they gain. A thief takes nothing if less than a grain is
-    /// left and the owner is in the loop.
+    /// many parts as the loop has workers. More parts than blocks make no difference. A thief takes
+    /// nothing if less than a grain is left and the owner is in the loop.
     pub(crate) fn claim_back(
         &self,
         epoch: u64,
         grain: Grain,
         workers: usize,
     ) -> Option<Range<u64>> {
-        let parts = workers.clamp(2, PARTS_MAX) as u64;
+        let parts = workers.max(2) as u64;
         self.claim(|left| {
             let blocks = left.of_or_whole(epoch);
             let leave = left_len(&blocks) < grain.blocks() && self.is_in(epoch);
@@ -280,6 +279,11 @@ impl Share {
         self.group_claimed.load(Ordering::Acquire) == epoch
     }
 
+    /// Prefetches the cache line that [`is_done`](Self::is_done) reads.
+    pub(crate) fn prefetch_done(&self) {
+        prefetch(ptr::from_ref(&*self.up).cast(), 1);
+    }
+
     /// Prefetches the cache line that [`group_out`](Self::group_out) reads.
     pub(crate) fn prefetch_group_out(&self) {
         prefetch(ptr::from_ref(&*self.group_out).cast(), 1);
@@ -321,9 +325,6 @@ impl Share {
     }
 }
 
-/// The largest number of parts of which a thief takes one.
-const PARTS_MAX: usize = 8;
-
 fn left_len(blocks: &Range<u64>) -> u64 {
     blocks.end - blocks.start
 }
@@ -343,14 +344,16 @@ mod tests {
 
     #[test]
     fn thieves_leave_enough_for_each_other() {
-        let share = Share::new();
-        let mut claims = Vec::new();
-        while let Some(blocks) = share.claim_back(1, Grain(0), 8) {
-            claims.push(left_len(&blocks));
+        for (workers, largest) in [(2, BLOCKS / 2), (8, BLOCKS / 8), (64, 1), (1023, 1)] {
+            let share = Share::new();
+            let mut claims = Vec::new();
+            while let Some(blocks) = share.claim_back(1, Grain(0), workers) {
+                claims.push(left_len(&blocks));
+            }
+            assert_eq!(claims.iter().sum::<u64>(), BLOCKS);
+            // Workers that come together take equal parts. None may take more.
+            assert_eq!(claims.iter().max(), Some(&largest));
         }
-        assert_eq!(claims.iter().sum::<u64>(), BLOCKS);
-        // Eight workers that come together take equal parts. None may take more.
-        assert_eq!(claims.iter().max(), Some(&(BLOCKS / 8)));
     }
 
     #[test]

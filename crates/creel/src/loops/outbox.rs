@@ -48,6 +48,10 @@ const RECEIVERS_MAX: usize = 16 * 1024;
 /// applies the messages. You can pass several outboxes, for several slices of receivers. The loop
 /// may change the senders or only read them.
 ///
+/// An outbox stores each message and reads it again. This pays if a sender computes for more than a
+/// few nanoseconds per message. If your senders do less, call [`Pool::exchange`] instead. It lets
+/// one thread do everything and store nothing if that is faster.
+///
 /// ```
 /// use creel::{Outbox, Pool};
 ///

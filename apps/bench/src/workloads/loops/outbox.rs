@@ -35,6 +35,7 @@ pub fn subjects(workers: usize) -> Vec<Subject> {
             Ok(exchange(plan, &in_one_call.clone().build()?))
         }),
         Subject::new(ONE_THREAD, |plan| Ok(one_thread(plan))),
+        Subject::new("one thread, stored", |plan| Ok(stored(plan))),
         Subject::new("two buckets by hand", |plan| Ok(two_buckets(plan))),
         Subject::new("mutex an item", |plan| Ok(mutex_an_item(plan))),
     ]
@@ -94,6 +95,21 @@ fn one_thread(plan: &Plan) -> f64 {
     plan.time(|| {
         for &message in &messages {
             receive(&mut receivers[receiver_of(message)], message);
+        }
+    })
+}
+
+/// Measures one thread that first stores all messages and then applies them. An outbox has to store
+/// the messages too, because it does not know the receivers before [`Pool::deliver`]. Therefore a
+/// loop and `deliver` cannot be faster than this on one thread, unless ranges of receivers help.
+fn stored(plan: &Plan) -> f64 {
+    let (messages, mut receivers) = (messages(), vec![0; ITEMS]);
+    let mut stored = Vec::with_capacity(ITEMS);
+    plan.time(|| {
+        stored.clear();
+        stored.extend(messages.iter().map(|&m| (receiver_of(m) as u32, m)));
+        for &(receiver, message) in &stored {
+            receive(&mut receivers[receiver as usize], message);
         }
     })
 }

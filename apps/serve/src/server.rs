@@ -73,7 +73,16 @@ impl fmt::Display for ServerError {
     }
 }
 
-impl std::error::Error for ServerError {}
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is that of the inner error, so the cause is the inner error's cause. The
+            // messages of the other variants contain their causes.
+            ServerError::Pool(error) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 impl From<BuildError> for ServerError {
     fn from(error: BuildError) -> Self {

@@ -25,7 +25,7 @@ use std::{
 /// Checks that no message in the chain of causes contains the message of its cause, and returns the
 /// messages.
 fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
-    let chain = successors(Some(error), |error| error.source());
+    let chain = successors(Some(error), |error| (*error).source());
     let messages: Vec<_> = chain.map(ToString::to_string).collect();
     for pair in messages.windows(2) {
         assert!(!pair[0].contains(&pair[1]), "{messages:?}");

@@ -166,7 +166,7 @@ impl fmt::Display for Knobs {
 
 /// Returns the message of an error of the pool and the messages of its causes.
 fn with_causes(error: BuildError) -> String {
-    let causes = successors(error.source(), |cause| cause.source());
+    let causes = successors(error.source(), |cause| (*cause).source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 

@@ -227,8 +227,8 @@ impl Server {
             serving = serving.with_peer();
         }
         let serving = serving
-            .most_connections(settings.connections.min(files::allow_many()))
-            .most_awake(AWAKE)
+            .max_connections(settings.connections.min(files::allow_many()))
+            .max_idle_buffers(AWAKE)
             .head_timeout(settings.head_timeout)
             .write_timeout(settings.write_timeout)
             .grace(settings.grace)

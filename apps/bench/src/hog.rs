@@ -27,7 +27,7 @@ impl Hog {
         let seen = Arc::clone(&stop);
         let thread = thread::Builder::new().name("hog".into()).spawn(move || {
             // The send cannot fail, because the receiver waits for this message.
-            let _ = ready.send(affinity::set(&CpuSet::range(last, last)));
+            let _ = ready.send(affinity::set(&CpuSet::range(last..=last)));
             while !seen.load(Ordering::Relaxed) {
                 spin_loop();
             }

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use creel_topology::{Budget, Machine};
 use serde::{Deserialize, Serialize};
 
-/// The machine and the build. A field is "not told" if the system does not report it, because
+/// The machine and the build. A field is "unknown" if the system does not report it, because
 /// docs/schema.md promises this value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -59,7 +59,7 @@ pub struct Limits {
 }
 
 /// The value of a field in a report if the system does not report it.
-const UNKNOWN: &str = "not told";
+const UNKNOWN: &str = "unknown";
 
 /// Returns a value of [`Host`] for people. It replaces [`UNKNOWN`] by a sentence.
 pub fn shown(value: &str) -> &str {
@@ -115,13 +115,7 @@ impl Host {
         let speed = if self.governor == UNKNOWN && self.turbo == UNKNOWN {
             "governor and turbo unknown, because the system does not report them".into()
         } else {
-            let short =
-                |value: &'_ str| if value == UNKNOWN { "unknown" } else { value }.to_owned();
-            format!(
-                "governor {}, turbo {}",
-                short(&self.governor),
-                short(&self.turbo)
-            )
+            format!("governor {}, turbo {}", self.governor, self.turbo)
         };
         format!(
             "{}{guest}, {memory}, {}, {speed}; {}, commit {}",

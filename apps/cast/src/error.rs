@@ -29,11 +29,9 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Pool(error) => error.fmt(f),
-            Error::Socket(what, error) => write!(f, "{what}: {error}"),
+            Error::Socket(what, _) => f.write_str(what),
             Error::Wav(error) => error.fmt(f),
-            Error::File(path, error) => {
-                write!(f, "cannot read or write {}: {error}", path.display())
-            }
+            Error::File(path, _) => write!(f, "cannot read or write {}", path.display()),
             Error::Malformed(path, what) => {
                 write!(f, "cannot read {} as a capture: {what}", path.display())
             }
@@ -47,7 +45,10 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Socket(_, error) | Error::File(_, error) => Some(error),
-            _ => None,
+            // The messages are those of the inner errors, so the causes are theirs as well.
+            Error::Pool(error) => error.source(),
+            Error::Wav(error) => error.source(),
+            Error::Malformed(..) | Error::Plan(_) | Error::Interrupted => None,
         }
     }
 }
@@ -61,5 +62,30 @@ impl From<BuildError> for Error {
 impl From<WavError> for Error {
     fn from(error: WavError) -> Self {
         Error::Wav(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn no_message_contains_its_cause() {
+        let cause = || io::Error::other("the cause");
+        let observe = BuildError::Observe(std::sync::Arc::new(cause()));
+        for error in [
+            Error::Pool(observe),
+            Error::Socket("cannot open port 1".into(), cause()),
+            Error::Wav(WavError::Io("a.wav".into(), cause())),
+            Error::File("a.pcap".into(), cause()),
+        ] {
+            let message = error.to_string();
+            assert!(!message.contains("the cause"), "{message}");
+            let source = error.source().map(ToString::to_string);
+            assert_eq!(source.as_deref(), Some("the cause"), "{message}");
+        }
+        let malformed = Error::Wav(WavError::Malformed("a.wav".into(), "no data"));
+        assert!(malformed.source().is_none());
     }
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use creel_console::machine::{View, WorkerPlacement};
-use creel_console::{Common, Exit, Failure, Format, knobs, output};
+use creel_console::{Common, Exit, Failure, Format, knobs, output, with_causes};
 use creel_topology::{Budget, Error, Machine, Placement, place};
 
 use crate::drawing;
@@ -135,5 +135,5 @@ fn with_exit(error: Error) -> Failure {
         Error::Unreadable { .. } | Error::NoMachine { .. } => Exit::BadData,
         _ => Exit::SomeFailed,
     };
-    Failure::new(exit, error.to_string())
+    Failure::new(exit, with_causes(error))
 }

@@ -138,7 +138,7 @@ impl App {
         let line = self.log.is_some().then(|| {
             let peer = request.extensions().get::<Peer<SocketAddr>>();
             (
-                peer.map(|peer| *peer.0),
+                peer.map(|peer| *peer.addr()),
                 request.method().to_string(),
                 request.uri().path().to_owned(),
             )

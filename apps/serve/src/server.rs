@@ -73,7 +73,16 @@ impl fmt::Display for ServerError {
     }
 }
 
-impl std::error::Error for ServerError {}
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is that of the inner error, so the cause is the inner error's cause. The
+            // messages of the other variants contain their causes.
+            ServerError::Pool(error) => error.source(),
+            _ => None,
+        }
+    }
+}
 
 impl From<BuildError> for ServerError {
     fn from(error: BuildError) -> Self {
@@ -218,8 +227,8 @@ impl Server {
             serving = serving.with_peer();
         }
         let serving = serving
-            .most_connections(settings.connections.min(files::allow_many()))
-            .most_awake(AWAKE)
+            .max_connections(settings.connections.min(files::allow_many()))
+            .max_idle_buffers(AWAKE)
             .head_timeout(settings.head_timeout)
             .write_timeout(settings.write_timeout)
             .grace(settings.grace)

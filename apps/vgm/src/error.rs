@@ -63,7 +63,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Io(error) => Some(error),
+            // The message is that of the inner error, so the cause is the inner error's cause.
+            Error::Io(error) => error.source(),
             _ => None,
         }
     }
@@ -72,5 +73,17 @@ impl std::error::Error for Error {
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         Error::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn no_message_contains_its_cause() {
+        let error = Error::Io(io::ErrorKind::NotFound.into());
+        assert!(error.source().is_none(), "{error}");
     }
 }

@@ -211,6 +211,22 @@ pub fn report(program: &str, error: &anyhow::Error) {
     let _ = writeln!(anstream::stderr(), "{program}: {error:#}");
 }
 
+/// Returns the message of an error and the messages of its causes, separated by `: `. The message
+/// of one of our errors does not contain its cause.
+///
+/// ```
+/// use creel_console::with_causes;
+/// use creel_topology::Machine;
+///
+/// let folder = std::path::Path::new("/no/such/folder");
+/// let error = Machine::read_from(folder).unwrap_err();
+/// assert_eq!(error.to_string(), "cannot read /no/such/folder");
+/// assert!(with_causes(error).starts_with("cannot read /no/such/folder: "));
+/// ```
+pub fn with_causes(error: impl Error + Send + Sync + 'static) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! A flag that the user does not give leaves the program's own setting alone. We read no
 //! environment variables here.
 
+use crate::with_causes;
 use clap::Args;
 use creel::{Balance, Observe, PoolBuilder, Wait};
 use creel_topology::{Budget, LimitKind, Machine, Placement};
@@ -89,7 +90,7 @@ const JOBS_MAX: usize = 4096;
 pub fn jobs(text: &str) -> Result<usize, String> {
     match text {
         "cores" | "pus" => {
-            let machine = Machine::detect().map_err(|error| error.to_string())?;
+            let machine = Machine::detect().map_err(with_causes)?;
             Ok(match text {
                 "cores" => Budget::of(&machine).workers(),
                 _ => pus(&machine),

@@ -50,7 +50,7 @@ mod table;
 pub use args::{Common, Verbose};
 pub use atomic_file::AtomicFile;
 pub use document::{Document, SCHEMA};
-pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report};
+pub use exit::{Exit, Failure, conclude, conclude_by_signal, exit_of, report, with_causes};
 pub use interrupt::{Interrupt, is_ignored};
 pub use knobs::Knobs;
 pub use output::Format;

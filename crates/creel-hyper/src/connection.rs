@@ -46,7 +46,7 @@ pub(crate) struct Shared<S> {
     pub(crate) awake: AtomicUsize,
     /// The number of connections in `awake` above which a connection frees hyper's state as soon as
     /// it is idle.
-    pub(crate) most_awake: usize,
+    pub(crate) max_idle_buffers: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]
     pub(crate) http2: http2::Builder<Executor>,
@@ -71,7 +71,7 @@ impl Drop for Awake<'_> {
 /// The limits that apply to an HTTP/1 connection while it shows no activity.
 struct Watch<'a> {
     awake: &'a AtomicUsize,
-    most_awake: usize,
+    max_idle_buffers: usize,
     silent: Duration,
     stuck: Duration,
     /// The time until the first check.
@@ -141,7 +141,7 @@ where
         // timer for each request.
         let watch = Watch {
             awake: &shared.awake,
-            most_awake: shared.most_awake,
+            max_idle_buffers: shared.max_idle_buffers,
             silent: shared.head,
             stuck: shared.write,
             first_check: match idle_since.is_some_and(was_short) {
@@ -194,7 +194,8 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         let Some(watch) = &watch else {
             return Poll::Pending;
         };
-        if !is_stopping && watch.awake.load(Relaxed) > watch.most_awake && activity.is_idle() {
+        if !is_stopping && watch.awake.load(Relaxed) > watch.max_idle_buffers && activity.is_idle()
+        {
             return Poll::Ready(None);
         }
         while Pin::new(&mut check).poll(cx).is_ready() {

@@ -3,6 +3,7 @@
 use std::io;
 
 /// An event of a server's connections, which [`Serve::on_event`](crate::Serve::on_event) receives.
+/// That method has an example.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {

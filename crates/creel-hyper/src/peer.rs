@@ -11,7 +11,18 @@ use hyper::service::Service;
 ///
 /// The server adds it to the extensions of each request if you ask for it with
 /// [`Serve::with_peer`](crate::Serve::with_peer).
-pub struct Peer<A>(pub Arc<A>);
+pub struct Peer<A>(Arc<A>);
+
+impl<A> Peer<A> {
+    pub(crate) fn new(addr: A) -> Self {
+        Peer(Arc::new(addr))
+    }
+
+    /// Returns the address.
+    pub fn addr(&self) -> &A {
+        &self.0
+    }
+}
 
 impl<A> Clone for Peer<A> {
     fn clone(&self) -> Self {

@@ -51,7 +51,7 @@ use crate::Serve;
 ///     let service = service_fn(async |_: Request<Incoming>| {
 ///         Ok::<_, Infallible>(Response::new("hello".to_owned()))
 ///     });
-///     creel_hyper::serve(listener, service).most_connections(10_000)
+///     creel_hyper::serve(listener, service).max_connections(10_000)
 /// }));
 /// # Ok(())
 /// # }
@@ -106,7 +106,7 @@ impl PerCore {
 
     /// Serves on all pools until `stop` is ready, and then shuts down gracefully, like
     /// [`Serve::until`]. `server` creates the server for each pool from its listener. Limits such as
-    /// [`most_connections`](Serve::most_connections) apply to each pool on its own.
+    /// [`max_connections`](Serve::max_connections) apply to each pool on its own.
     ///
     /// Await it on another pool. A caller of `block_on` runs tasks of its pool as well, so with one
     /// of these pools it would take connections away from the pool's worker.

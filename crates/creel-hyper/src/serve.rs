@@ -109,7 +109,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
     Serve {
         listener,
         handshake: |stream| ready(Ok(Io(stream))),
-        most: usize::MAX,
+        max: usize::MAX,
         grace: GRACE,
         with_peer: false,
         on_event: Box::new(|_| {}),
@@ -118,7 +118,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
             head: HEAD,
             write: WRITE,
             awake: AtomicUsize::new(0),
-            most_awake: usize::MAX,
+            max_idle_buffers: usize::MAX,
             http1: http1::Builder::new(),
             #[cfg(feature = "http2")]
             http2: http2_settings(),
@@ -143,7 +143,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
 /// let mut settings = http1::Builder::new();
 /// settings.max_headers(32).max_buf_size(16 << 10);
 /// let server = creel_hyper::serve(listener, service)
-///     .most_connections(20_000)
+///     .max_connections(20_000)
 ///     .head_timeout(Duration::from_secs(10))
 ///     .grace(Duration::from_secs(5))
 ///     .http1(settings);
@@ -155,7 +155,7 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
 pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     listener: Listener<L>,
     handshake: H,
-    most: usize,
+    max: usize,
     grace: Duration,
     with_peer: bool,
     on_event: Box<dyn FnMut(Event) + Send>,
@@ -208,7 +208,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         Serve {
             listener: self.listener,
             handshake,
-            most: self.most,
+            max: self.max,
             grace: self.grace,
             with_peer: self.with_peer,
             on_event: self.on_event,
@@ -257,8 +257,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     ///
     /// Further clients wait in the listener's queue until a connection ends. By default, only the
     /// limit of open files applies.
-    pub fn most_connections(mut self, most: usize) -> Self {
-        self.most = most;
+    pub fn max_connections(mut self, max: usize) -> Self {
+        self.max = max;
         self
     }
 
@@ -268,8 +268,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// These buffers take at least 16 KB per connection. A connection beyond the limit frees its
     /// buffers after each response, which costs one or two microseconds per request. By default,
     /// all connections keep their buffers for up to two seconds.
-    pub fn most_awake(mut self, most: usize) -> Self {
-        self.shared.most_awake = most;
+    pub fn max_idle_buffers(mut self, max: usize) -> Self {
+        self.shared.max_idle_buffers = max;
         self
     }
 
@@ -293,6 +293,21 @@ impl<L: Listen, S, H> Serve<L, S, H> {
 
     /// Sets how long a shutdown waits for responses in progress. After this time, the server drops
     /// them. The default is 30 s.
+    ///
+    /// ```
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # fn main() -> std::io::Result<()> {
+    /// # let service = service_fn(async |_: Request<Incoming>| {
+    /// #     Ok::<_, std::io::Error>(Response::new(String::new()))
+    /// # });
+    /// use std::time::Duration;
+    ///
+    /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+    /// let server = creel_hyper::serve(listener, service).grace(Duration::from_secs(5));
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn grace(mut self, limit: Duration) -> Self {
         self.grace = limit;
         self
@@ -308,7 +323,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
     /// let service = service_fn(async |request: Request<Incoming>| {
     ///     let peer = request.extensions().get::<creel_hyper::Peer<SocketAddr>>();
-    ///     Ok::<_, Infallible>(Response::new(format!("you are {peer:?}")))
+    ///     let addr = peer.map(creel_hyper::Peer::addr);
+    ///     Ok::<_, Infallible>(Response::new(format!("you are {addr:?}")))
     /// });
     /// let server = creel_hyper::serve(listener, service).with_peer();
     /// # drop(server);
@@ -325,12 +341,46 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     ///
     /// If you set one of hyper's timeouts, you must also set the timer with
     /// `settings.timer(creel_hyper::Timer)`.
+    ///
+    /// ```
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # fn main() -> std::io::Result<()> {
+    /// # let service = service_fn(async |_: Request<Incoming>| {
+    /// #     Ok::<_, std::io::Error>(Response::new(String::new()))
+    /// # });
+    /// use hyper::server::conn::http1;
+    ///
+    /// let mut settings = http1::Builder::new();
+    /// settings.max_buf_size(64 << 10).keep_alive(false);
+    /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+    /// let server = creel_hyper::serve(listener, service).http1(settings);
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn http1(mut self, settings: http1::Builder) -> Self {
         self.shared.http1 = settings;
         self
     }
 
     /// Sets hyper's own settings for HTTP/2, for example windows, the number of streams and pings.
+    ///
+    /// ```
+    /// # use hyper::{Request, Response, body::Incoming, service::service_fn};
+    /// # fn main() -> std::io::Result<()> {
+    /// # let service = service_fn(async |_: Request<Incoming>| {
+    /// #     Ok::<_, std::io::Error>(Response::new(String::new()))
+    /// # });
+    /// use hyper::server::conn::http2;
+    ///
+    /// let mut settings = http2::Builder::new(creel_hyper::Executor);
+    /// settings.max_concurrent_streams(50);
+    /// let listener = creel::net::TcpListener::bind("127.0.0.1:0".parse().unwrap())?;
+    /// let server = creel_hyper::serve(listener, service).http2(settings);
+    /// # drop(server);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[cfg(feature = "http2")]
     pub fn http2(mut self, mut settings: http2::Builder<Executor>) -> Self {
         settings.timer(Timer);
@@ -370,7 +420,7 @@ where
         let Serve {
             listener,
             handshake,
-            most,
+            max,
             grace,
             with_peer,
             mut on_event,
@@ -388,7 +438,7 @@ where
                 while let Poll::Ready(Some(ended)) = connections.poll_join_next(cx) {
                     on_event(Event::Ended(how(ended)));
                 }
-                if connections.len() >= most {
+                if connections.len() >= max {
                     return Poll::Pending;
                 }
                 listener.poll_accept(cx).map(Some)
@@ -401,7 +451,7 @@ where
                     // connection is broken. The first read will report that.
                     let _ = stream.as_std().without_delay();
                     let begin = handshake(stream);
-                    let peer = with_peer.then(|| Peer(Arc::new(address)));
+                    let peer = with_peer.then(|| Peer::new(address));
                     let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
                     connections.spawn(async move {
                         let begin = creel::time::timeout(shared.head, begin);

@@ -75,12 +75,13 @@ async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallib
     Ok(Response::new(format!("{path} {length};")))
 }
 
-fn start(most_awake: usize) -> SocketAddr {
+fn start(max_idle_buffers: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         let pool = Pool::builder().workers(1).build().unwrap();
-        let serving = creel_hyper::serve(listener, service_fn(length)).most_awake(most_awake);
+        let serving =
+            creel_hyper::serve(listener, service_fn(length)).max_idle_buffers(max_idle_buffers);
         pool.block_on(serving.until(std::future::pending::<()>()));
     });
     address
@@ -217,7 +218,7 @@ fn clients_with_regular_requests_keep_their_buffers() {
     server.abort();
 }
 
-/// Checks the setting `most_awake`, which limits the number of connections that keep hyper's
+/// Checks the setting `max_idle_buffers`, which limits the number of connections that keep hyper's
 /// buffers. Even if many connections have just had a request, only a few of them keep their
 /// buffers.
 fn few_connections_keep_their_buffers() {

@@ -115,7 +115,7 @@ async fn plain(_: Request<Incoming>) -> Result<Response<String>, Infallible> {
 
 #[test]
 fn a_connection_beyond_the_limit_waits_until_another_ends() {
-    let server = start(service_fn(plain), |it| it.most_connections(2));
+    let server = start(service_fn(plain), |it| it.max_connections(2));
     let (first, _second) = (server.asked(), server.asked());
     let mut third = server.connect();
     third.write_all(REQUEST).unwrap();

@@ -116,7 +116,12 @@ fn generate(options: &Options, function: &Function, workers: Option<usize>) -> T
             body.extend(parse(".clock(::core::clone::Clone::clone(&__clock))"));
         }
         body.extend(parse(
-            ".build().unwrap_or_else(|error| ::core::panic!(\"cannot create the pool: {error}\"))",
+            ".build().unwrap_or_else(|error| match ::core::error::Error::source(&error) { \
+                 ::core::option::Option::Some(cause) => \
+                     ::core::panic!(\"cannot create the pool: {error}: {cause}\"), \
+                 ::core::option::Option::None => \
+                     ::core::panic!(\"cannot create the pool: {error}\"), \
+             })",
         ));
     }
     body.extend(parse("; __pool.block_on"));

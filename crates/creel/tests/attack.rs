@@ -505,7 +505,7 @@ fn sixty_four_workers_return_right_results_on_all_cpus_and_on_one() {
         let Some(first) = affinity::current().ok().and_then(|mask| mask.first()) else {
             return eprintln!("skipped: the OS does not report its CPUs");
         };
-        affinity::set(&CpuSet::range(first, first)).unwrap();
+        affinity::set(&CpuSet::range(first..=first)).unwrap();
         all();
     };
     std::thread::spawn(pinned).join().unwrap();

@@ -137,7 +137,7 @@ fn a_failure_to_observe_is_reported() {
     let error = BuildError::Observe(refused);
     assert_eq!(
         error.to_string(),
-        "cannot let other programs observe the pool: no"
+        "cannot let other programs observe the pool"
     );
     assert_eq!(error.source().unwrap().to_string(), "no");
 }

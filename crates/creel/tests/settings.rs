@@ -6,17 +6,70 @@
 mod deadline;
 
 use creel::{
-    BuildError, Pool, blocking, channel::bounded, net, set_max_blocking_threads, task, time,
+    AcquireError, BuildError, GangError, GlobalError, JoinError, Pool, WorkerError, blocking,
+    channel::bounded, net, set_max_blocking_threads, task, time, topology,
 };
 use deadline::bounded;
 use std::{
     cell::Cell,
+    error::Error,
+    io,
+    iter::successors,
     panic::catch_unwind,
     rc::Rc,
     sync::{Arc, Barrier, mpsc},
     thread,
     time::Duration,
 };
+
+/// Checks that no message in the chain of causes contains the message of its cause, and returns the
+/// messages.
+fn chain(error: &(dyn Error + 'static)) -> Vec<String> {
+    let chain = successors(Some(error), |error| (*error).source());
+    let messages: Vec<_> = chain.map(ToString::to_string).collect();
+    for pair in messages.windows(2) {
+        assert!(!pair[0].contains(&pair[1]), "{messages:?}");
+    }
+    messages
+}
+
+#[test]
+fn no_message_of_an_error_contains_its_cause() {
+    let cause = || io::Error::other("the cause");
+    let observe = || BuildError::Observe(Arc::new(cause()));
+    let affinity = topology::Error::Affinity(cause());
+    let not_allowed = topology::Error::NotAllowed {
+        reason: "no PUs".into(),
+    };
+    let place = |error| BuildError::Placement(Arc::new(error));
+    let with_cause: [&dyn Error; 8] = [
+        &observe(),
+        &place(affinity),
+        &WorkerError::NoThread(cause()),
+        &GangError::Worker(WorkerError::NoThread(cause())),
+        &JoinError::Spawn(WorkerError::NoThread(cause())),
+        &GlobalError::Build(observe()),
+        &AcquireError::Build(observe()),
+        &topology::Error::Affinity(cause()),
+    ];
+    for error in with_cause {
+        let messages = chain(error);
+        assert_eq!(messages.last().unwrap(), "the cause", "{messages:?}");
+    }
+    let ended = || WorkerError::Ended;
+    assert_eq!(chain(&place(not_allowed)), ["no PUs"]);
+    assert_eq!(chain(&GangError::Worker(ended())), ["the pool has ended"]);
+    let spawn = JoinError::Spawn(ended());
+    assert_eq!(
+        chain(&spawn),
+        ["the task was not spawned", "the pool has ended"]
+    );
+    // `unwrap` prints only this text.
+    assert_eq!(
+        format!("{spawn:?}"),
+        "JoinError(the task was not spawned: Ended)"
+    );
+}
 
 #[test]
 fn an_impossible_stack_size_is_rejected_by_build() {

@@ -169,7 +169,7 @@ fn random_rounds_complete_on_every_cpu() {
 fn random_rounds_complete_on_one_cpu() {
     std::thread::spawn(|| {
         let first = affinity::current().unwrap().first().unwrap();
-        affinity::set(&CpuSet::range(first, first)).unwrap();
+        affinity::set(&CpuSet::range(first..=first)).unwrap();
         soak("one CPU");
     })
     .join()

@@ -13,10 +13,13 @@ use creel::{
 use deadline::bounded;
 use std::{
     cell::Cell,
-    cmp::Ordering,
+    cmp::{Ordering, Reverse},
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -192,6 +195,70 @@ fn tiles_cover_the_whole_grid_once() {
 }
 
 #[test]
+fn the_longest_item_starts_first_and_each_item_is_visited_once() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            // Many lengths are equal, so that the order of equal lengths matters.
+            let length = |n: usize| mixed(n) % 10;
+            let mut items: Vec<(usize, u64, usize)> = (0..len).map(|n| (n, length(n), 0)).collect();
+            let order = Mutex::new(Vec::new());
+            pool.for_each_longest_first_indexed(
+                &mut items,
+                |item| item.1,
+                |index, item| {
+                    assert_eq!(index, item.0);
+                    item.2 += 1;
+                    order.lock().unwrap().push(index);
+                },
+            );
+            pool.for_each_longest_first(&mut items, |item| item.1, |item| item.2 += 1);
+            assert!(items.iter().all(|item| item.2 == 2), "{len}");
+            let mut order = order.into_inner().unwrap();
+            let mut expected: Vec<usize> = (0..len).collect();
+            expected.sort_by_key(|&n| (Reverse(length(n)), n));
+            // Several workers write the order down, so only one worker writes it down exactly.
+            if pool.workers() > 1 {
+                order.sort_unstable();
+                expected.sort_unstable();
+            }
+            assert!(order == expected, "{len}");
+        }
+        let mut items = [1, 2, 3];
+        let in_length = || pool.for_each_longest_first(&mut [0], |_| panic!("length"), |_| ());
+        assert_eq!(message(in_length), "length");
+        let mut visit = || {
+            pool.for_each_longest_first(
+                &mut items,
+                |item| *item,
+                |item| {
+                    *item += 10;
+                    assert_ne!(*item, 13, "the longest");
+                },
+            );
+        };
+        assert!(message(&mut visit).contains("the longest"));
+        assert_eq!(items[2], 13);
+    }
+}
+
+#[test]
+fn chunks_are_mapped_in_order_with_their_first_index() {
+    for pool in pools() {
+        for &len in LENGTHS {
+            let items: Vec<u64> = (0..len).map(mixed).collect();
+            for size in [1, 3, 64] {
+                let made = pool.map_chunks_indexed(&items, size, |start, chunk: &[u64]| {
+                    (start, chunk.to_vec())
+                });
+                let starts = (0..len).step_by(size);
+                let chunks = items.chunks(size).map(<[u64]>::to_vec);
+                assert!(made.into_iter().eq(starts.zip(chunks)), "{len} by {size}");
+            }
+        }
+    }
+}
+
+#[test]
 fn folds_match_a_single_thread() {
     for pool in pools() {
         for &len in LENGTHS {
@@ -332,6 +399,16 @@ fn sorts_match_the_standard_library() {
                 pool.sort_unstable(&mut keys);
                 same.sort_unstable();
                 assert!(keys == same, "{len} in order {order}, unstable");
+                // Each item stays whole, although equal ones may change places.
+                let mut falling = items.clone();
+                pool.sort_unstable_by(&mut falling, |a, b| b.0.cmp(&a.0));
+                let keys = falling.iter().map(|item| item.0);
+                assert!(
+                    keys.eq(same.iter().rev().copied()),
+                    "{len} in order {order}, falling"
+                );
+                falling.sort_by_key(|item| item.1);
+                assert!(falling == items, "{len} in order {order}, falling");
                 if cfg!(miri) {
                     break;
                 }
@@ -403,10 +480,11 @@ fn a_panic_in_any_loop_method_drops_each_result_once() {
                 a.extend(b);
                 a
             };
-            let verbs: [&dyn Fn(); 9] = [
+            let verbs: [&dyn Fn(); 10] = [
                 &|| drop(pool.map_indexed(0..len, |i, _| made(i))),
                 &|| drop(pool.try_map(0..len, |i| Ok::<_, ()>(made(i)))),
                 &|| drop(pool.map_chunks(0..len, 2, |part| part.map(&made).collect::<Vec<_>>())),
+                &|| drop(pool.map_chunks_indexed(0..len, 1, |start, _| made(start))),
                 &|| drop(pool.flat_map_indexed(0..len, |i, _| [made(i), made(i)])),
                 &|| drop(pool.fold(0..len, Vec::new, put, join)),
                 &|| drop(pool.fold_by_worker(0..len, Vec::new, put, join)),

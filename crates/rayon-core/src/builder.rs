@@ -64,8 +64,10 @@ impl Error for ThreadPoolBuildError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.0 {
             Kind::GlobalExists | Kind::AlreadyInPool => None,
+            // As with rayon, the message is that of the system's error, and the cause is this error
+            // itself. Programs look here for the kind of the error.
             Kind::Io(error) => Some(error),
-            Kind::Creel(error) => Some(error),
+            Kind::Creel(error) => error.source(),
         }
     }
 }
@@ -484,5 +486,28 @@ impl<S> fmt::Debug for ThreadPoolBuilder<S> {
             .field("stack_size", &self.stack_size)
             .field("breadth_first", &self.breadth_first)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_of_the_system_is_its_own_cause() {
+        let workers = BuildError::Workers { asked: 0, max: 1 };
+        assert!(
+            ThreadPoolBuildError(Kind::Creel(workers))
+                .source()
+                .is_none()
+        );
+        let observe = BuildError::Observe(Arc::new(io::Error::other("refused")));
+        let error = ThreadPoolBuildError(Kind::Creel(observe));
+        assert!(!error.to_string().contains("refused"), "{error}");
+        assert_eq!(error.source().unwrap().to_string(), "refused");
+        // As with rayon.
+        let refused = ThreadPoolBuildError(Kind::Io(io::ErrorKind::WouldBlock.into()));
+        let cause = refused.source().and_then(|cause| cause.downcast_ref());
+        assert_eq!(cause.map(io::Error::kind), Some(io::ErrorKind::WouldBlock));
     }
 }

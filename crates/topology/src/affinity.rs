@@ -102,7 +102,7 @@ pub fn set(pus: &CpuSet) -> Result<(), Error> {
 ///     assert!(moved.join().unwrap().is_ok());
 /// }
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Thread(i32);
 
 impl Thread {

@@ -18,7 +18,8 @@ use crate::types::{Constraint, CpuSet, Rule};
 /// assert_eq!(Budget::rounded(&machine, Rounding::Ceil).workers(), 4);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
 pub enum Rounding {
     /// Rounds down, so that the quota throttles no worker. 2.5 CPUs give 2 workers. Less than one
     /// CPU gives 1 worker.
@@ -37,7 +38,7 @@ pub enum Rounding {
 /// assert_eq!(budget.bound_by().kind, LimitKind::Cores);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LimitKind {
     /// The number of cores of the machine.

@@ -58,7 +58,9 @@ pub use budget::{Budget, Limit, LimitKind, Rounding};
 pub use machine::Machine;
 pub use neighbours::{Neighbour, neighbours};
 pub use placement::{Layout, Ledger, Placement, place};
-pub use types::{Cache, CacheKind, Core, CpuSet, Die, Error, Kind, KindSource, NumaNode, Package};
+pub use types::{
+    Cache, CacheKind, Core, CpuSet, CpuSetIter, Die, Error, Kind, KindSource, NumaNode, Package,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

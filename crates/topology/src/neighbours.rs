@@ -16,7 +16,7 @@ use crate::types::CpuSet;
 /// ```
 /// use creel_topology::{CpuSet, neighbours};
 ///
-/// for other in neighbours(&CpuSet::range(0, 0)) {
+/// for other in neighbours(&CpuSet::range(0..=0)) {
 ///     println!("{} ({}) is pinned to {}", other.name, other.process, other.pus);
 /// }
 /// ```
@@ -112,12 +112,12 @@ mod tests {
         thread(proc.path(), 11, 11, &format!("{user}1\n"));
         thread(proc.path(), 13, 13, "Name:\tcut sho");
         fs::create_dir(proc.path().join("sys")).unwrap();
-        let found = neighbours_in(proc.path(), 11, &CpuSet::range(0, 1));
+        let found = neighbours_in(proc.path(), 11, &CpuSet::range(0..=1));
         let expected = Neighbour {
             process: 7,
             thread: 8,
             name: "game".into(),
-            pus: CpuSet::range(1, 1),
+            pus: CpuSet::range(1..=1),
         };
         assert_eq!(found, [expected]);
     }

@@ -6,11 +6,13 @@
 //! posts a warning and uses the pool as it is. This is not an error, because a pipeline that sets
 //! `context-wait` on only one of its elements should still run.
 
-use creel::{Observe, Placement, Pool, Wait};
+use creel::{BuildError, Observe, Placement, Pool, Wait};
 use gst::glib;
 use gst::prelude::*;
 use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
+use std::iter::successors;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -147,7 +149,7 @@ impl Knobs {
             .placement(placement)
             .wait(self.wait)
             .build()
-            .map_err(|error| error.to_string())
+            .map_err(with_causes)
     }
 }
 
@@ -160,6 +162,12 @@ impl fmt::Display for Knobs {
             _ => write!(f, "context-wait=0"),
         }
     }
+}
+
+/// Returns the message of an error of the pool and the messages of its causes.
+fn with_causes(error: BuildError) -> String {
+    let causes = successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
 fn cannot_create(name: &str, error: &str) -> gst::ErrorMessage {
@@ -224,7 +232,7 @@ impl Context {
     fn observe(&self) -> Result<(), gst::ErrorMessage> {
         if !self.is_observed.swap(true, Ordering::Relaxed) {
             let observed = self.pool.observe(Observe::Look);
-            observed.map_err(|error| cannot_create(&self.name, &error.to_string()))?;
+            observed.map_err(|error| cannot_create(&self.name, &with_causes(error)))?;
         }
         Ok(())
     }

@@ -553,7 +553,7 @@ impl Receive {
         inner.set_pts(time);
         inner.set_dts(time);
         if let Some(last) = &mut self.senders {
-            let from = info.from();
+            let from = info.sender();
             let address = match last {
                 Some((sender, address)) if *sender == from => address,
                 _ => &last.insert((from, from.into())).1,

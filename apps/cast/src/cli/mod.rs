@@ -21,7 +21,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use creel::Observe;
 use creel_cast::{Error, WavError};
-use creel_console::{Exit, Failure, Interrupt, exit_of};
+use creel_console::{Exit, Failure, Interrupt, exit_of, with_causes};
 
 use duration::parse_duration;
 
@@ -153,5 +153,5 @@ fn exit_error(error: Error) -> anyhow::Error {
         Error::Wav(_) | Error::Malformed(..) => Exit::BadData,
         Error::Socket(..) => Exit::TryAgain,
     };
-    Failure::new(exit, error.to_string()).into()
+    Failure::new(exit, with_causes(error)).into()
 }

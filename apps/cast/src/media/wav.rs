@@ -32,9 +32,7 @@ pub enum WavError {
 impl fmt::Display for WavError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WavError::Io(path, error) => {
-                write!(f, "cannot read or write {}: {error}", path.display())
-            }
+            WavError::Io(path, _) => write!(f, "cannot read or write {}", path.display()),
             WavError::Malformed(path, what) => {
                 write!(f, "{} is not a WAV file: {what}", path.display())
             }

@@ -6,6 +6,7 @@ use crate::media::format::{Encoding, Format};
 use crate::media::recording::{Layout, Recording};
 use crate::media::wav::WavError;
 use creel::{Pool, Wait};
+use creel_console::with_causes;
 use creel_media::leaky::{self, Leak, Sender};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
@@ -266,6 +267,7 @@ fn begin(folder: &Arc<Folder>, name: &str, format: Format, frames: usize) -> Sen
             ));
         }
         if let Err(error) = recorded {
+            let error = with_causes(error);
             let _ = warn.send(format!("{error}. The recording ends there"));
         }
     };

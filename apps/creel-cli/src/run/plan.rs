@@ -9,7 +9,7 @@ use super::{
     runtime::Runtime,
 };
 use anyhow::{Context, Result};
-use creel_console::{Exit, Failure};
+use creel_console::{Exit, Failure, with_causes};
 use creel_topology::{
     Budget, CpuSet, Layout, LimitKind, Machine, Placement, Rounding, affinity, place,
 };
@@ -87,6 +87,7 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
         Ok(machine) => machine,
         Err(error) if request.narrows() => return Err(error.into()),
         Err(error) => {
+            let error = with_causes(error);
             let note = format!("creel cannot read the machine, so it changes nothing: {error}");
             return Ok(unchanged(program, note));
         }
@@ -111,6 +112,7 @@ pub fn make(command: &[OsString], request: &Request) -> Result<Plan> {
                 return Err(error).context("cannot set the affinity mask");
             }
             Err(error) => {
+                let error = with_causes(error);
                 unset = Some(format!("the affinity mask stays as it is: {error}"));
                 (machine, None)
             }

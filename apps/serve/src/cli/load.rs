@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use creel_console::plot::{Chart, Series};
-use creel_console::{Align, Common, Document, Exit, Failure, Format, Interrupt, Table, output};
+use creel_console::{
+    Align, Common, Document, Exit, Failure, Format, Interrupt, Table, output, with_causes,
+};
 use creel_serve::load::{self, Arrivals, Latency, LoadError, Mix, Moment, Plan, Report, Step};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
@@ -178,8 +180,8 @@ impl Load {
         let interrupt = Interrupt::install()?;
         let report = load::run(self.plan(), stop_requested(interrupt.clone())).map_err(
             |error| match error {
-                LoadError::Pool(_) => Failure::new(Exit::Usage, error.to_string()),
-                LoadError::Service(_) => Failure::new(Exit::TryAgain, error.to_string()),
+                LoadError::Pool(_) => Failure::new(Exit::Usage, with_causes(error)),
+                LoadError::Service(_) => Failure::new(Exit::TryAgain, with_causes(error)),
             },
         )?;
         self.print(common, &report)?;

@@ -10,7 +10,7 @@ pub mod time;
 
 use std::time::Duration;
 
-use creel_console::{Exit, Failure, Interrupt};
+use creel_console::{Exit, Failure, Interrupt, with_causes};
 use creel_serve::ServerError;
 use creel_serve::store::Reason;
 
@@ -25,7 +25,7 @@ fn exit_error(error: ServerError) -> anyhow::Error {
         ServerError::Store(error) if error.reason == Reason::Locked => Exit::TryAgain,
         ServerError::File(..) | ServerError::Listen(..) | ServerError::Store(_) => Exit::SomeFailed,
     };
-    Failure::new(exit, error.to_string()).into()
+    Failure::new(exit, with_causes(error)).into()
 }
 
 /// Completes after an interrupt, for example Ctrl-C, has been requested.

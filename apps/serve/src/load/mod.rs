@@ -66,7 +66,16 @@ impl fmt::Display for LoadError {
     }
 }
 
-impl std::error::Error for LoadError {}
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            // The message is that of the inner error, so the cause is the inner error's cause. The
+            // other message contains its cause.
+            LoadError::Pool(error) => error.source(),
+            LoadError::Service(_) => None,
+        }
+    }
+}
 
 /// The state that all connections share.
 struct Shared {

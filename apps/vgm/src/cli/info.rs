@@ -107,16 +107,8 @@ impl ExitStatus {
         if self.0 == Exit::Done {
             self.0 = failed;
         }
-        // The text of `Error::Io` is the text of its source. We unwrap it, because the report would
-        // print the same text twice.
-        let error = match error {
-            Error::Io(error) => anyhow::Error::new(error),
-            error => error.into(),
-        };
-        report(
-            "creel-vgm",
-            &error.context(escape_control(&song.to_string())),
-        );
+        let error = anyhow::Error::new(error).context(escape_control(&song.to_string()));
+        report("creel-vgm", &error);
     }
 }
 

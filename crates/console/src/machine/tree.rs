@@ -164,9 +164,9 @@ fn node_label(node: &NumaNode) -> String {
 
 fn cache_label(cache: &Cache) -> String {
     let kind = match cache.kind {
-        CacheKind::Unified => "",
         CacheKind::Data => "d",
         CacheKind::Instruction => "i",
+        _ => "",
     };
     let size = cache
         .size_bytes

@@ -34,7 +34,7 @@
 
 mod states;
 
-pub use states::{Flow, Refused, State, Trigger};
+pub use states::{Flow, State, Trigger, TriggerError};
 
 use crate::wakers::{StoredWaker, WakerId, lock};
 use std::future::Future;
@@ -121,7 +121,7 @@ impl Control {
     ///
     /// Returns an error if the trigger is not valid in the current state. The state does not change
     /// then.
-    pub fn trigger(&self, trigger: Trigger) -> Result<State, Refused> {
+    pub fn trigger(&self, trigger: Trigger) -> Result<State, TriggerError> {
         let mut inner = lock(&self.inner);
         let state = inner.state.after(trigger)?;
         inner.flushes += u64::from(state.is_flushing() && !inner.state.is_flushing());

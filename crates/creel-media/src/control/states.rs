@@ -78,14 +78,14 @@ pub enum Trigger {
 /// The error of a trigger that is not valid in the current state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refused {
+pub struct TriggerError {
     /// The state, which has not changed.
     pub state: State,
     /// The trigger that was rejected.
     pub trigger: Trigger,
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for TriggerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -95,7 +95,7 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for TriggerError {}
 
 /// The way in which a step of the work ended, if the work does not simply continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +134,7 @@ impl State {
     /// assert_eq!(running, Ok(State::Started));
     /// assert!(State::Unprepared.after(Trigger::Start).is_err());
     /// ```
-    pub fn after(self, trigger: Trigger) -> Result<State, Refused> {
+    pub fn after(self, trigger: Trigger) -> Result<State, TriggerError> {
         use State::*;
         let next = match (trigger, self) {
             (Trigger::Prepare, Unprepared | Prepared) => Prepared,
@@ -160,8 +160,8 @@ impl State {
         matches!(self, State::Flushing | State::PausedFlushing)
     }
 
-    fn refuses(self, trigger: Trigger) -> Refused {
-        Refused {
+    fn refuses(self, trigger: Trigger) -> TriggerError {
+        TriggerError {
             state: self,
             trigger,
         }

@@ -92,7 +92,8 @@ impl fmt::Display for GangError {
 impl std::error::Error for GangError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Worker(error) => Some(error),
+            // The message is that of the inner error, so the cause is the inner error's cause.
+            Self::Worker(error) => error.source(),
             _ => None,
         }
     }

@@ -255,13 +255,13 @@ impl<'p> Joiner<'p> {
             }
             a
         };
-        self.offer(timed, b, level.depth)
+        self.fork_with(timed, b, level.depth)
     }
 
     /// Offers `b` to thieves and runs `a`, even if the cutoff says that such closures are too
     /// short.
     #[inline(always)]
-    fn offer<A, B: Send>(
+    fn fork_with<A, B: Send>(
         self,
         a: impl FnOnce(Joiner<'_>) -> A,
         b: impl FnOnce(Joiner<'_>, bool) -> B + Send,
@@ -306,7 +306,7 @@ impl<'p> Joiner<'p> {
         b: impl FnOnce(Joiner<'_>) -> B + Send,
     ) -> (A, B) {
         let depth = self.forker.cutoff().depth();
-        self.offer(a, |joiner, _| b(joiner), depth)
+        self.fork_with(a, |joiner, _| b(joiner), depth)
     }
 
     /// Calls `a` and then `b` on this thread, without offering `b` to other threads.

@@ -42,5 +42,5 @@ pub use items::{ChunkOf, HasChunk, HasItem, ItemOf, ParChunks, ParItems};
 pub use join::Joiner;
 pub use outbox::{BoundOutbox, ExchangeSender, Outbox, OutboxSender};
 pub use scope::Scope;
-pub use scratch::{Scratch, ScratchIntoIter};
+pub use scratch::{Scratch, ScratchIntoIter, ScratchIter, ScratchIterMut};
 pub use tiles::{Tile, TileMut, Tiles, TilesMut};

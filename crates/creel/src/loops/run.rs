@@ -282,7 +282,7 @@ impl Loop<'_> {
         let traced = slots.tracing.begin();
         let join = || part.work_and_join(self.units, self.shared.join_spin_ns());
         let straggler = match places::any_elsewhere(&part) {
-            true => places::offer_while(&part, join),
+            true => places::share_places_while(&part, join),
             false => join(),
         };
         slot.spans.record(Doing::Loop, traced);

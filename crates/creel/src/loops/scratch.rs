@@ -3,7 +3,7 @@
 use super::items::{Base, Count, HasChunk, HasItem, Sections, Walk, WalkChunks};
 use crate::pool::Pool;
 use crossbeam_utils::CachePadded;
-use std::{fmt, iter::FusedIterator, ops::Range, vec};
+use std::{fmt, iter::FusedIterator, ops::Range, slice, vec};
 
 /// One value of type `S` per worker, which the worker uses while it visits items. Pass it to a loop
 /// next to the items, as `(&mut items, &mut scratch)`. [`Pool::scratch`] creates it. Each value has
@@ -53,8 +53,8 @@ impl<S> Scratch<S> {
     /// assert_eq!(visits.iter().sum::<usize>(), 100);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn iter(&self) -> impl Iterator<Item = &S> {
-        self.0.iter().map(|padded| &**padded)
+    pub fn iter(&self) -> ScratchIter<'_, S> {
+        ScratchIter(self.0.iter())
     }
 
     /// Returns a mutable iterator over the values, in the order of the workers.
@@ -69,10 +69,89 @@ impl<S> Scratch<S> {
     /// assert_eq!(visits.iter().sum::<usize>(), 100);
     /// # Ok::<(), creel::BuildError>(())
     /// ```
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut S> {
-        self.0.iter_mut().map(|padded| &mut **padded)
+    pub fn iter_mut(&mut self) -> ScratchIterMut<'_, S> {
+        ScratchIterMut(self.0.iter_mut())
     }
 }
+
+impl<'a, S> IntoIterator for &'a Scratch<S> {
+    type Item = &'a S;
+    type IntoIter = ScratchIter<'a, S>;
+
+    /// Returns the iterator of [`Scratch::iter`].
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, S> IntoIterator for &'a mut Scratch<S> {
+    type Item = &'a mut S;
+    type IntoIter = ScratchIterMut<'a, S>;
+
+    /// Returns the iterator of [`Scratch::iter_mut`].
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter_mut()
+    }
+}
+
+/// An iterator over references to the values of a [`Scratch`], in the order of the workers.
+/// [`Scratch::iter`] creates it.
+///
+/// ```
+/// let scratch = creel::Scratch::new(3, |worker| worker * 10);
+/// let mut sum = 0;
+/// for value in &scratch {
+///     sum += value;
+/// }
+/// assert_eq!(sum, 30);
+/// ```
+#[derive(Debug)]
+pub struct ScratchIter<'a, S>(slice::Iter<'a, CachePadded<S>>);
+
+impl<'a, S> Iterator for ScratchIter<'a, S> {
+    type Item = &'a S;
+
+    fn next(&mut self) -> Option<&'a S> {
+        self.0.next().map(|padded| &**padded)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<S> ExactSizeIterator for ScratchIter<'_, S> {}
+
+impl<S> FusedIterator for ScratchIter<'_, S> {}
+
+/// An iterator over mutable references to the values of a [`Scratch`], in the order of the workers.
+/// [`Scratch::iter_mut`] creates it.
+///
+/// ```
+/// let mut scratch = creel::Scratch::new(3, |worker| worker * 10);
+/// for value in &mut scratch {
+///     *value += 1;
+/// }
+/// assert!(scratch.iter().eq(&[1, 11, 21]));
+/// ```
+#[derive(Debug)]
+pub struct ScratchIterMut<'a, S>(slice::IterMut<'a, CachePadded<S>>);
+
+impl<'a, S> Iterator for ScratchIterMut<'a, S> {
+    type Item = &'a mut S;
+
+    fn next(&mut self) -> Option<&'a mut S> {
+        self.0.next().map(|padded| &mut **padded)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl<S> ExactSizeIterator for ScratchIterMut<'_, S> {}
+
+impl<S> FusedIterator for ScratchIterMut<'_, S> {}
 
 impl<S> IntoIterator for Scratch<S> {
     type Item = S;

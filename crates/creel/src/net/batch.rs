@@ -5,6 +5,7 @@
 //! as a batch saves.
 
 use std::io;
+use std::iter::FusedIterator;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Range;
 use std::time::SystemTime;
@@ -116,7 +117,7 @@ pub struct Received {
 }
 
 /// The content of one slot of a [`Received`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) len: usize,
     /// The length of each datagram in the slot except the last one, if the kernel merged several
@@ -173,7 +174,7 @@ pub struct Datagram<'a> {
 /// The information that the operating system reports about a datagram.
 /// [`UdpSocket::poll_recv_into`](super::UdpSocket::poll_recv_into), which receives datagrams into
 /// memory of the caller, returns it for each of them.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramInfo(pub(super) Slot);
 
 impl Default for DatagramInfo {
@@ -194,7 +195,7 @@ impl DatagramInfo {
     }
 
     /// Returns the address of the sender.
-    pub fn from(&self) -> SocketAddr {
+    pub fn sender(&self) -> SocketAddr {
         self.0.from
     }
 
@@ -254,8 +255,12 @@ impl Received {
 
     /// Returns an iterator over the datagrams that were received last, in the order in which they
     /// arrived.
-    pub fn iter(&self) -> impl Iterator<Item = Datagram<'_>> {
-        (0..self.filled).flat_map(move |slot| (0..).map_while(move |n| self.get(slot, n)))
+    pub fn iter(&self) -> ReceivedIter<'_> {
+        ReceivedIter {
+            received: self,
+            slot: 0,
+            n: 0,
+        }
     }
 
     /// Removes all datagrams. Keeps the memory.
@@ -286,3 +291,40 @@ impl Received {
         })
     }
 }
+
+impl<'a> IntoIterator for &'a Received {
+    type Item = Datagram<'a>;
+    type IntoIter = ReceivedIter<'a>;
+
+    /// Returns the iterator of [`Received::iter`].
+    fn into_iter(self) -> ReceivedIter<'a> {
+        self.iter()
+    }
+}
+
+/// An iterator over the datagrams in a [`Received`]. [`Received::iter`] creates it.
+#[derive(Debug, Clone)]
+pub struct ReceivedIter<'a> {
+    received: &'a Received,
+    slot: usize,
+    /// The number of the next datagram in its slot.
+    n: usize,
+}
+
+impl<'a> Iterator for ReceivedIter<'a> {
+    type Item = Datagram<'a>;
+
+    fn next(&mut self) -> Option<Datagram<'a>> {
+        // A slot contains at least one datagram, so this looks at two slots at most.
+        while self.slot < self.received.filled {
+            if let Some(datagram) = self.received.get(self.slot, self.n) {
+                self.n += 1;
+                return Some(datagram);
+            }
+            (self.slot, self.n) = (self.slot + 1, 0);
+        }
+        None
+    }
+}
+
+impl FusedIterator for ReceivedIter<'_> {}

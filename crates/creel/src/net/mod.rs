@@ -113,7 +113,7 @@ use single as mmsg;
 
 #[cfg(unix)]
 pub use async_fd::{AsyncFd, Direction};
-pub use batch::{Datagram, DatagramInfo, Outgoing, Received, Sent};
+pub use batch::{Datagram, DatagramInfo, Outgoing, Received, ReceivedIter, Sent};
 pub use listener::{Accepted, AddressOf, Listen, Listener};
 pub use lookup_host::lookup_host;
 #[cfg(feature = "futures-io")]

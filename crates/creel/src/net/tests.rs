@@ -801,7 +801,7 @@ fn datagrams_arrive_in_memory_of_the_caller() {
     };
     let first = receive(&mut memory).unwrap();
     assert!(first.iter().map(|info| info.len()).eq([3, 0, 5]));
-    assert!(first.iter().all(|info| info.from() == own));
+    assert!(first.iter().all(|info| info.sender() == own));
     // Only Linux reports this for certain.
     #[cfg(target_os = "linux")]
     assert!(

@@ -291,6 +291,32 @@ impl UdpSocket {
     ///
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
+    ///
+    /// ```
+    /// use creel::net::{Outgoing, Received, UdpSocket};
+    ///
+    /// let pool = creel::Pool::builder().workers(1).build()?;
+    /// pool.block_on(async {
+    ///     let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap())?;
+    ///     let own = socket.local_addr()?;
+    ///     let mut outgoing = Outgoing::new();
+    ///     outgoing.push(b"left", own);
+    ///     outgoing.push(b"right", own);
+    ///     assert_eq!(socket.send_batch(&mut outgoing).await.sent, 2);
+    ///
+    ///     let mut received = Received::new(8, 1500); // 8 datagrams of up to 1,500 bytes
+    ///     let mut bytes = 0;
+    ///     while bytes < 9 {
+    ///         socket.recv_batch(&mut received).await?;
+    ///         for datagram in &received {
+    ///             assert_eq!(datagram.from, own);
+    ///             bytes += datagram.bytes.len();
+    ///         }
+    ///     }
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub async fn send_batch(&self, outgoing: &mut Outgoing) -> Sent {
         let mut report = Sent::default();
         let mut is_repeated = false;
@@ -320,6 +346,8 @@ impl UdpSocket {
     ///
     /// May panic if it has to wait on a thread that is neither a worker of a pool nor inside
     /// `block_on`. See the [module documentation](crate::net).
+    ///
+    /// [`send_batch`](Self::send_batch) has an example.
     pub async fn recv_batch(&self, received: &mut Received) -> io::Result<usize> {
         let receive = |socket: &Socket| receive_batch(socket, received);
         self.io.run(Direction::Read, receive).await
@@ -383,7 +411,7 @@ impl UdpSocket {
     ///         socket.poll_recv_into(cx, &mut memory, &mut infos)
     ///     });
     ///     assert_eq!(count.await?, 1);
-    ///     assert_eq!((&left[..infos[0].len()], infos[0].from()), (&b"left"[..], own));
+    ///     assert_eq!((&left[..infos[0].len()], infos[0].sender()), (&b"left"[..], own));
     ///     Ok::<(), std::io::Error>(())
     /// })?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -477,6 +505,19 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns an error if the kernel does not support it.
+    ///
+    /// ```
+    /// use creel::net::{Received, UdpSocket};
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0".parse()?)?;
+    /// // A slot must have room for all datagrams that the kernel merges.
+    /// let received = match socket.set_gro(true) {
+    ///     Ok(()) => Received::new(8, 65_536),
+    ///     Err(_) => Received::new(64, 1_500), // this system does not merge datagrams
+    /// };
+    /// # drop(received);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_gro(&self, on: bool) -> io::Result<()> {
         mmsg::set_merging(self.as_std(), on)
     }
@@ -519,6 +560,16 @@ impl UdpSocket {
     /// # Errors
     ///
     /// Returns the error of the operating system.
+    ///
+    /// ```
+    /// use creel::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("127.0.0.1:0".parse()?)?;
+    /// // A larger buffer holds larger batches of `send_batch`.
+    /// let bytes = socket.set_send_buffer(64 << 10)?;
+    /// assert!(bytes > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn set_send_buffer(&self, bytes: usize) -> io::Result<usize> {
         let socket = SockRef::from(self.as_std());
         socket.set_send_buffer_size(bytes)?;
@@ -533,6 +584,14 @@ impl UdpSocket {
     /// Returns an error if `group` is not a multicast address, or if this machine has no such
     /// interface. Returns an error of kind [`InvalidInput`](io::ErrorKind::InvalidInput) if `group`
     /// is an IPv4 address and `on` is not.
+    ///
+    /// ```no_run
+    /// use creel::net::UdpSocket;
+    ///
+    /// let socket = UdpSocket::bind("0.0.0.0:5004".parse()?)?;
+    /// socket.join_multicast("239.1.2.3".parse()?, "192.168.0.10".parse()?)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn join_multicast(&self, group: IpAddr, on: IpAddr) -> io::Result<()> {
         match (group, on) {
             (IpAddr::V4(group), IpAddr::V4(on)) => self.as_std().join_multicast_v4(&group, &on),

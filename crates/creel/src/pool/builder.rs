@@ -9,7 +9,8 @@ use crate::{
 use creel_topology::Placement;
 use std::{error, fmt, io, sync::Arc};
 
-/// The error of creating, resizing or observing a pool.
+/// The error of creating, resizing or observing a pool. Its message does not contain the error of
+/// the operating system, which [`source`](error::Error::source) returns.
 ///
 /// ```
 /// use creel::{BuildError, Pool};
@@ -62,9 +63,7 @@ impl fmt::Display for BuildError {
                 "cannot use a stack_size of {asked} bytes: use {min} to {max}"
             ),
             BuildError::Ended => f.write_str("the pool has ended"),
-            BuildError::Observe(error) => {
-                write!(f, "cannot let other programs observe the pool: {error}")
-            }
+            BuildError::Observe(_) => f.write_str("cannot let other programs observe the pool"),
         }
     }
 }
@@ -72,7 +71,8 @@ impl fmt::Display for BuildError {
 impl error::Error for BuildError {
     fn source(&self) -> Option<&(dyn error::Error + 'static)> {
         match self {
-            BuildError::Placement(error) => Some(&**error),
+            // The message is that of the inner error, so the cause is the inner error's cause.
+            BuildError::Placement(error) => error.source(),
             BuildError::Observe(error) => Some(&**error),
             _ => None,
         }

@@ -33,7 +33,7 @@ pub(super) use window::Window;
 /// # drop(pool);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Observe {
     /// Other programs may do nothing.

@@ -192,7 +192,8 @@ impl Pool {
     /// Notifies an idle worker, because you have pushed a job to a [`Source`]. Call it after each
     /// push. If no worker is idle, it costs a few nanoseconds.
     ///
-    /// A push must be a `SeqCst` operation, or be followed by a `SeqCst` fence.
+    /// A push must be a `SeqCst` operation, or be followed by a `SeqCst` fence. [`Source`] has an
+    /// example.
     pub fn notify(&self) {
         // We ignore the error if no thread can be started, because the next call tries again.
         let _ = self.shared.slots.notify_one(0, When::Now);

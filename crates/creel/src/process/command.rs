@@ -104,7 +104,18 @@ impl Command {
         self
     }
 
-    /// Returns the command of the standard library, for settings that this type does not have.
+    /// Returns the command of the standard library, for settings and questions that this type does
+    /// not have.
+    ///
+    /// ```
+    /// use creel::process::Command;
+    ///
+    /// let mut sort = Command::new("sort");
+    /// sort.arg("-r");
+    /// let sort = sort.as_std_mut();
+    /// assert_eq!(sort.get_program(), "sort");
+    /// assert!(sort.get_args().eq(["-r"]));
+    /// ```
     pub fn as_std_mut(&mut self) -> &mut process::Command {
         &mut self.command
     }

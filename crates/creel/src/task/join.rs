@@ -132,7 +132,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("the task was cancelled"),
-            Self::Spawn(error) => write!(f, "the task was not spawned: {error}"),
+            Self::Spawn(_) => f.write_str("the task was not spawned"),
             Self::Panicked(panic) => match panic.message() {
                 Some(text) => write!(f, "the task panicked: {text}"),
                 None => f.write_str("the task panicked"),
@@ -143,7 +143,11 @@ impl fmt::Display for JoinError {
 
 impl fmt::Debug for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "JoinError({self})")
+        match self {
+            // A program that calls `unwrap` sees only this text, so it contains the cause.
+            Self::Spawn(error) => write!(f, "JoinError({self}: {error:?})"),
+            Self::Cancelled | Self::Panicked(_) => write!(f, "JoinError({self})"),
+        }
     }
 }
 

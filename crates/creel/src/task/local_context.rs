@@ -10,14 +10,14 @@ use crate::worker::idle::Search;
 use crate::worker::stored_waker::StoredWaker;
 use std::future::Future;
 
-/// `LOOK_POLLS_MAX` is the maximum number of polls between two maintenances of the local scheduler
-/// (`maintain`). `LOOK_NS` is the time between them that we aim for, in ns. Maintenances must not
-/// follow each other too closely, because each of them reads the clock.
-const LOOK_POLLS_MAX: u32 = 64;
-const LOOK_NS: u64 = 20_000;
+/// `MAINTENANCE_POLLS_MAX` is the maximum number of polls between two maintenances of the local
+/// scheduler (`maintain`). `MAINTENANCE_NS` is the time between them that we aim for, in ns.
+/// Maintenances must not follow each other too closely, because each of them reads the clock.
+const MAINTENANCE_POLLS_MAX: u32 = 64;
+const MAINTENANCE_NS: u64 = 20_000;
 /// After about this number of polls, a task from the injection queue has priority. We check this at
 /// each maintenance.
-pub(super) const OUTSIDE_EVERY: u32 = LOOK_POLLS_MAX;
+pub(super) const OUTSIDE_EVERY: u32 = MAINTENANCE_POLLS_MAX;
 
 impl<'a> LocalContext<'a> {
     #[inline]
@@ -269,7 +269,8 @@ impl<'a> LocalContext<'a> {
             if outside {
                 own.outside_in = OUTSIDE_EVERY;
             }
-            own.polls_planned = (LOOK_NS / each.max(1)).clamp(1, LOOK_POLLS_MAX.into()) as u32;
+            own.polls_planned =
+                (MAINTENANCE_NS / each.max(1)).clamp(1, MAINTENANCE_POLLS_MAX.into()) as u32;
             own.polls_left = own.polls_planned;
             (guess, outside)
         });

@@ -2,7 +2,8 @@
 
 use std::{fmt, io};
 
-/// The reason why a worker did not accept work that was meant for it.
+/// The reason why a worker did not accept work that was meant for it. Its message does not contain
+/// the error of the operating system, which [`source`](std::error::Error::source) returns.
 ///
 /// ```
 /// use creel::WorkerError;
@@ -38,7 +39,7 @@ impl fmt::Display for WorkerError {
                 )
             }
             Self::Ended => f.write_str("the pool has ended"),
-            Self::NoThread(error) => write!(f, "cannot start the worker's thread: {error}"),
+            Self::NoThread(_) => f.write_str("cannot start the worker's thread"),
         }
     }
 }

@@ -47,7 +47,7 @@ impl fmt::Debug for Hooks {
 /// function must call [`run`](Self::run) on the new thread.
 ///
 /// If that function returns `Ok` but drops the value without a call of `run`, the worker never runs
-/// anything.
+/// anything. [`PoolBuilder::start_threads_with`] has an example.
 ///
 /// [`PoolBuilder::start_threads_with`]: crate::PoolBuilder::start_threads_with
 pub struct NewThread {
@@ -134,7 +134,8 @@ impl Drop for Unstarted {
 /// treats the job as its own: it is run as soon as a worker is idle.
 ///
 /// Use it for an executor that has rules of its own about the order of its jobs. Most programs need
-/// no source, because they can call [`Pool::scope`](crate::Pool::scope) or `Pool::spawn`.
+/// no source, because they can call [`Pool::scope`](crate::Pool::scope) or
+/// [`Pool::spawn`](crate::Pool::spawn).
 ///
 /// The methods must not panic. A panic in `run` aborts the process.
 ///

@@ -22,7 +22,7 @@ use std::{fmt, str::FromStr, time::Duration};
 /// # drop(streams);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Wait {
     /// The worker sleeps at once. It burns no CPU time, but each wake costs the waker 2–3 µs.
@@ -59,7 +59,7 @@ pub enum Wait {
 /// assert_eq!(lengths, [1, 3]);
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Balance {
     /// Each worker gets an equal share, which is the same in each call, and takes nothing from the

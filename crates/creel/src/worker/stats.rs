@@ -84,7 +84,7 @@ impl Counter {
 /// assert_eq!((stats.workers.len(), stats.tasks.spawned), (2, 1));
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
     /// One entry per worker, in the order of their indices.
@@ -131,7 +131,7 @@ pub struct TaskStats {
 /// }
 /// # Ok::<(), creel::BuildError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerStats {
     /// The CPUs that the worker may run on. The set is empty if the system does not report them.
@@ -143,7 +143,8 @@ pub struct WorkerStats {
     /// Whether the worker has a thread.
     pub started: bool,
     /// The number of inbox jobs that the worker has run. These are closures for this worker's
-    /// thread, for example those of `run_on`, `broadcast` and `Scope::spawn_on`.
+    /// thread, for example those of `run_on`, `broadcast` and
+    /// [`Scope::spawn_on`](crate::Scope::spawn_on).
     pub inbox: u64,
     /// The number of timers that the worker has fired. If the worker is busy, another thread fires
     /// its due timers. These are not counted.

@@ -154,7 +154,7 @@ impl Machine {
     /// use creel_topology::{Budget, CpuSet, Machine};
     /// use std::path::Path;
     ///
-    /// let machine = Machine::detect_in(Path::new("/no/such/folder"), Some(&CpuSet::range(4, 6)));
+    /// let machine = Machine::detect_in(Path::new("/no/such/folder"), Some(&CpuSet::range(4..=6)));
     /// assert_eq!(Budget::of(&machine).workers(), 3);
     /// assert!(machine.notes()[0].contains("no file lists the online CPUs"));
     /// ```
@@ -204,7 +204,7 @@ impl Machine {
     ) -> Machine {
         let mut parts = read::tree(root, process, mask, detail);
         if parts.online.is_empty() {
-            parts.online = CpuSet::range(0, 0);
+            parts.online = CpuSet::range(0..=0);
             let note = "neither a file nor an affinity mask lists a CPU, so creel assumes one";
             parts.notes.push(note.into());
         }

@@ -34,7 +34,7 @@ use crate::types::{CpuSet, Error};
 /// assert_eq!((close.assigned()[1].first(), spread.assigned()[1].first()), (Some(1), Some(2)));
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Placement {
     /// Lets workers run on any allowed PU. The OS moves them as it likes.

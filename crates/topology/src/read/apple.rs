@@ -53,14 +53,14 @@ pub(crate) fn machine(value: &dyn Fn(&str) -> Option<u64>) -> Option<Parts> {
         }
         begin = all.end;
     }
-    parts.online = CpuSet::range(0, begin.checked_sub(1)?);
+    parts.online = CpuSet::range(0..=begin.checked_sub(1)?);
     Some(parts)
 }
 
 /// Divides consecutive PUs into sets of `len`.
 fn pieces(pus: std::ops::Range<usize>, len: usize) -> impl Iterator<Item = CpuSet> {
     let end = pus.end;
-    let set = move |first: usize| CpuSet::range(first, (first + len).min(end) - 1);
+    let set = move |first: usize| CpuSet::range(first..=(first + len).min(end) - 1);
     pus.step_by(len).map(set)
 }
 

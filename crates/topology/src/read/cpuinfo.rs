@@ -160,7 +160,7 @@ processor\t: 3\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 1\ncpu cores\t: 2\
     #[test]
     fn x86_cpuinfo_has_cores_and_packages() {
         let reported = Cpuinfo::parse(HYPER_THREADED);
-        let online = CpuSet::range(0, 3);
+        let online = CpuSet::range(0..=3);
         assert_eq!(texts(&reported.cores(&online)), ["0,2", "1,3"]);
         assert_eq!(reported.packages(&online).len(), 1);
     }
@@ -169,7 +169,7 @@ processor\t: 3\nphysical id\t: 0\nsiblings\t: 4\ncore id\t\t: 1\ncpu cores\t: 2\
     fn repeated_core_ids_without_smt_are_separate_cores() {
         let reported = Cpuinfo::parse(&HYPER_THREADED.replace("cpu cores\t: 2", "cpu cores\t: 4"));
         assert_eq!(
-            texts(&reported.cores(&CpuSet::range(0, 3))),
+            texts(&reported.cores(&CpuSet::range(0..=3))),
             ["0", "1", "2", "3"]
         );
     }

@@ -136,7 +136,7 @@ fn core_kinds(cores: Option<Vec<usize>>, pus: Option<Vec<usize>>) -> Result<Vec<
 /// Builds the parts. PUs are numbered in order, so that the PUs of a core have neighbouring
 /// numbers.
 fn build(shape: &Shape, pus: usize) -> Parts {
-    let online = CpuSet::range(0, pus - 1);
+    let online = CpuSet::range(0..=pus - 1);
     let mut parts = Parts {
         online,
         ..Parts::default()
@@ -151,7 +151,7 @@ fn build(shape: &Shape, pus: usize) -> Parts {
                 &mut parts,
                 level,
                 object,
-                CpuSet::range(object * width, (object + 1) * width - 1),
+                CpuSet::range(object * width..=(object + 1) * width - 1),
             );
         }
     }
@@ -196,7 +196,7 @@ fn add_cores(parts: &mut Parts, shape: &Shape, objects: usize) {
     for _ in 0..objects {
         for (kind, pus_of_kind) in shape.kinds.iter().zip(&mut pus_of_kind) {
             for _ in 0..kind.cores {
-                let core = CpuSet::range(next, next + kind.pus - 1);
+                let core = CpuSet::range(next..=next + kind.pus - 1);
                 next += kind.pus;
                 pus_of_kind.extend(core.iter());
                 parts.siblings.push(core);

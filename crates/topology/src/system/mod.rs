@@ -69,7 +69,7 @@ pub(crate) use no_masks::{current, pu, set, thread};
 fn only_pus() -> Option<crate::types::Parts> {
     let pus = std::thread::available_parallelism().ok()?.get();
     Some(crate::types::Parts {
-        online: crate::types::CpuSet::range(0, pus - 1),
+        online: crate::types::CpuSet::range(0..=pus - 1),
         ..crate::types::Parts::default()
     })
 }

@@ -4,7 +4,9 @@
 //! [`CpuSet::INDEX_MAX`], which is far above the limit of any kernel, so no text can make us
 //! allocate much memory.
 
-use std::ops::{BitAnd, BitOr, Sub};
+use std::iter::{Enumerate, FusedIterator};
+use std::ops::{BitAnd, BitOr, RangeInclusive, Sub};
+use std::slice;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
@@ -30,7 +32,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert_eq!(CpuSet::range(0, CpuSet::INDEX_MAX).len(), 16_384);
+    /// assert_eq!(CpuSet::range(0..=CpuSet::INDEX_MAX).len(), 16_384);
     /// ```
     pub const INDEX_MAX: usize = (1 << 14) - 1;
 
@@ -45,19 +47,19 @@ impl CpuSet {
         CpuSet { words: Vec::new() }
     }
 
-    /// Returns the PUs from `first` to `last`, both included. The set is empty if `first > last`.
+    /// Returns the PUs of a range. The set is empty if the range is empty.
     ///
     /// # Panics
     ///
-    /// Panics if `last` is above [`CpuSet::INDEX_MAX`] and the range is not empty.
+    /// Panics if the end of the range is above [`CpuSet::INDEX_MAX`] and the range is not empty.
     ///
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert_eq!(CpuSet::range(2, 4).to_string(), "2-4");
+    /// assert_eq!(CpuSet::range(2..=4).to_string(), "2-4");
     /// ```
-    pub fn range(first: usize, last: usize) -> CpuSet {
-        (first..=last).collect()
+    pub fn range(pus: RangeInclusive<usize>) -> CpuSet {
+        pus.collect()
     }
 
     /// Adds the PU `index`. Returns whether it was absent.
@@ -92,7 +94,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// let mut set = CpuSet::range(0, 3);
+    /// let mut set = CpuSet::range(0..=3);
     /// assert!(set.remove(1) && !set.remove(1));
     /// assert_eq!(set.to_string(), "0,2-3");
     /// ```
@@ -110,7 +112,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert!(CpuSet::range(0, 3).contains(3));
+    /// assert!(CpuSet::range(0..=3).contains(3));
     /// ```
     pub fn contains(&self, index: usize) -> bool {
         self.words
@@ -123,7 +125,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert_eq!(CpuSet::range(0, 3).len(), 4);
+    /// assert_eq!(CpuSet::range(0..=3).len(), 4);
     /// ```
     pub fn len(&self) -> usize {
         self.words
@@ -137,7 +139,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert!(!CpuSet::range(0, 3).is_empty());
+    /// assert!(!CpuSet::range(0..=3).is_empty());
     /// ```
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -148,7 +150,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert_eq!(CpuSet::range(2, 3).first(), Some(2));
+    /// assert_eq!(CpuSet::range(2..=3).first(), Some(2));
     /// ```
     pub fn first(&self) -> Option<usize> {
         self.iter().next()
@@ -159,7 +161,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert_eq!(CpuSet::range(2, 3).last(), Some(3));
+    /// assert_eq!(CpuSet::range(2..=3).last(), Some(3));
     /// ```
     pub fn last(&self) -> Option<usize> {
         let top = self.words.last()?;
@@ -171,17 +173,14 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert!(CpuSet::range(2, 4).iter().eq([2, 3, 4]));
+    /// assert!(CpuSet::range(2..=4).iter().eq([2, 3, 4]));
     /// ```
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words.iter().enumerate().flat_map(|(i, &word)| {
-            let mut rest = word;
-            std::iter::from_fn(move || {
-                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
-                rest &= rest - 1;
-                Some(i * WORD_BITS + bit)
-            })
-        })
+    pub fn iter(&self) -> CpuSetIter<'_> {
+        CpuSetIter {
+            words: self.words.iter().enumerate(),
+            first: 0,
+            rest: 0,
+        }
     }
 
     /// Returns whether every PU of this set is in `other`.
@@ -189,7 +188,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert!(CpuSet::range(1, 2).is_subset(&CpuSet::range(0, 3)));
+    /// assert!(CpuSet::range(1..=2).is_subset(&CpuSet::range(0..=3)));
     /// ```
     pub fn is_subset(&self, other: &CpuSet) -> bool {
         self.words.len() <= other.words.len()
@@ -205,7 +204,7 @@ impl CpuSet {
     /// ```
     /// use creel_topology::CpuSet;
     ///
-    /// assert!(!CpuSet::range(0, 1).intersects(&CpuSet::range(2, 3)));
+    /// assert!(!CpuSet::range(0..=1).intersects(&CpuSet::range(2..=3)));
     /// ```
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
@@ -224,6 +223,55 @@ impl CpuSet {
         set
     }
 }
+
+impl<'a> IntoIterator for &'a CpuSet {
+    type Item = usize;
+    type IntoIter = CpuSetIter<'a>;
+
+    /// Returns the iterator of [`CpuSet::iter`].
+    fn into_iter(self) -> CpuSetIter<'a> {
+        self.iter()
+    }
+}
+
+/// An iterator over the PUs of a [`CpuSet`], in ascending order of their OS index.
+/// [`CpuSet::iter`] creates it.
+///
+/// ```
+/// use creel_topology::CpuSet;
+///
+/// let set = CpuSet::range(62..=64);
+/// let mut pus = Vec::new();
+/// for pu in &set {
+///     pus.push(pu);
+/// }
+/// assert_eq!(pus, [62, 63, 64]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct CpuSetIter<'a> {
+    /// The remaining words, with their places.
+    words: Enumerate<slice::Iter<'a, u64>>,
+    /// The index of the first PU of the current word.
+    first: usize,
+    /// The bits of the current word that were not returned yet.
+    rest: u64,
+}
+
+impl Iterator for CpuSetIter<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        while self.rest == 0 {
+            let (place, &word) = self.words.next()?;
+            (self.first, self.rest) = (place * WORD_BITS, word);
+        }
+        let bit = self.rest.trailing_zeros() as usize;
+        self.rest &= self.rest - 1;
+        Some(self.first + bit)
+    }
+}
+
+impl FusedIterator for CpuSetIter<'_> {}
 
 impl FromIterator<usize> for CpuSet {
     fn from_iter<I: IntoIterator<Item = usize>>(indices: I) -> CpuSet {

@@ -5,7 +5,8 @@ use std::io;
 use std::path::PathBuf;
 
 /// The error of a machine that cannot be read, a text that cannot be parsed, or a mask that cannot
-/// be set.
+/// be set. Its message does not contain the error of the operating system, which
+/// [`source`](std::error::Error::source) returns.
 ///
 /// ```
 /// use creel_topology::Machine;
@@ -85,9 +86,7 @@ pub(crate) fn shown(text: &str, chars_max: usize) -> String {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreadable { path, source } => {
-                write!(f, "cannot read {}: {source}", path.display())
-            }
+            Error::Unreadable { path, .. } => write!(f, "cannot read {}", path.display()),
             Error::NoMachine { root, notes } => {
                 let root = root.display();
                 write!(
@@ -101,9 +100,7 @@ impl fmt::Display for Error {
                 write!(f, "\"{text}\" is not a valid {what}: {reason}")
             }
             Error::NotAllowed { reason } => f.write_str(reason),
-            Error::Affinity(source) => {
-                write!(f, "cannot read or set the affinity mask: {source}")
-            }
+            Error::Affinity(_) => f.write_str("cannot read or set the affinity mask"),
             Error::Unsupported(what) => write!(f, "this system does not support {what}"),
         }
     }
@@ -114,6 +111,39 @@ impl std::error::Error for Error {
         match self {
             Error::Unreadable { source, .. } | Error::Affinity(source) => Some(source),
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn no_message_contains_its_cause() {
+        let cause = || io::Error::other("the cause");
+        let all = [
+            Error::Unreadable {
+                path: "folder".into(),
+                source: cause(),
+            },
+            Error::NoMachine {
+                root: "folder".into(),
+                notes: vec!["a note".into()],
+            },
+            Error::syntax("CPU list", "x", "not a number"),
+            Error::NotAllowed {
+                reason: "no PUs".into(),
+            },
+            Error::Affinity(cause()),
+            Error::Unsupported("affinity"),
+        ];
+        for error in all {
+            let message = error.to_string();
+            let with_cause = matches!(error, Error::Unreadable { .. } | Error::Affinity(_));
+            assert!(!message.contains("the cause"), "{message}");
+            assert_eq!(error.source().is_some(), with_cause, "{message}");
         }
     }
 }

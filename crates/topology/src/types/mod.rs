@@ -9,7 +9,7 @@ mod notation;
 mod objects;
 mod parts;
 
-pub use cpuset::CpuSet;
+pub use cpuset::{CpuSet, CpuSetIter};
 pub use error::Error;
 pub(crate) use error::shown;
 pub use objects::{Cache, CacheKind, Core, Die, Kind, KindSource, NumaNode, Package};

@@ -77,7 +77,8 @@ pub struct NumaNode {
 /// assert_eq!(machine.caches()[0].kind, CacheKind::Unified);
 /// # Ok::<(), creel_topology::Error>(())
 /// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum CacheKind {
     /// The cache holds data and instructions.
     Unified,

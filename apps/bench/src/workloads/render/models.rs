@@ -84,7 +84,7 @@ pub fn render_crossed(album: Album, crossed: Crossed) -> anyhow::Result<u64> {
     pools[0].block_on(async {
         let mut frames = 0;
         for task in tasks {
-            frames += task.await.map_err(|error| anyhow!("{error}"))??;
+            frames += task.await.map_err(|error| anyhow!("{error:?}"))??;
         }
         Ok(frames)
     })
@@ -113,7 +113,7 @@ pub fn render(album: Album, model: Model, jobs: usize) -> anyhow::Result<u64> {
     pools[0].block_on(async {
         let mut frames = 0;
         for task in tasks {
-            frames += task.await.map_err(|error| anyhow!("{error}"))??;
+            frames += task.await.map_err(|error| anyhow!("{error:?}"))??;
         }
         Ok(frames)
     })

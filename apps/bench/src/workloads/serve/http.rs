@@ -156,7 +156,7 @@ fn creel(workers: usize, answer: Answer, layer: Layer) -> anyhow::Result<()> {
         _ => server.into_future(),
     };
     pool.block_on(pool.spawn(server))
-        .map_err(|error| anyhow!("{error}"))
+        .map_err(|error| anyhow!("{error:?}"))
 }
 
 fn creel_per_core(workers: usize, answer: Answer, layer: Layer) -> anyhow::Result<()> {
@@ -196,7 +196,7 @@ fn creel_bare(workers: usize, answer: Answer) -> anyhow::Result<()> {
         }
     };
     pool.block_on(pool.spawn(serve))
-        .map_err(|error| anyhow!("{error}"))?
+        .map_err(|error| anyhow!("{error:?}"))?
 }
 
 fn tokio(workers: usize, answer: Answer, layer: Layer, is_graceful: bool) -> anyhow::Result<()> {

@@ -77,7 +77,7 @@ pub fn creel(workers: usize, protocol: Protocol) -> anyhow::Result<()> {
     let listener = creel::net::TcpListener::bind(([127, 0, 0, 1], 0).into())?;
     print_address(listener.local_addr()?)?;
     pool.block_on(pool.spawn(on_creel(listener, protocol, Store::default())))
-        .map_err(|error| anyhow!("{error}"))??;
+        .map_err(|error| anyhow!("{error:?}"))??;
     Ok(())
 }
 
@@ -95,7 +95,7 @@ pub fn creel_per_core(workers: usize, protocol: Protocol) -> anyhow::Result<()> 
     let main = creel::Pool::builder().workers(1).build()?;
     for server in servers {
         main.block_on(server)
-            .map_err(|error| anyhow!("{error}"))??;
+            .map_err(|error| anyhow!("{error:?}"))??;
     }
     Ok(())
 }

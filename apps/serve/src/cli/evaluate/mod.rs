@@ -16,7 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::{Args, ValueEnum};
 use creel_console::quota::Quota;
-use creel_console::{Common, Document, Exit, Failure, Format, Interrupt, Progress, output};
+use creel_console::{
+    Common, Document, Exit, Failure, Format, Interrupt, Progress, output, with_causes,
+};
 use creel_serve::load::{self, Arrivals, Mix, Plan, Step};
 use creel_topology::{Budget, Machine};
 use serde::Serialize;
@@ -492,7 +494,7 @@ impl Evaluate {
         };
         let middle = memory_after(memory.clone(), self.step.0 / 2);
         let report = load::run(plan, stop_requested(site.interrupt.clone()))
-            .map_err(|error| anyhow!("{}: {error}", subject.name))?;
+            .map_err(|error| anyhow!("{}: {}", subject.name, with_causes(error)))?;
         let memory_end_bytes = memory.now_bytes();
         middle.thread().unpark();
         let step: &Step = report.steps.first().context("no step")?;

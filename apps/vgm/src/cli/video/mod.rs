@@ -196,7 +196,7 @@ impl Draw {
     /// Reads the song. The path must lead to exactly one.
     fn song(&self) -> anyhow::Result<(Source, Song)> {
         let cannot_read = |name: String, error| {
-            // The text of `Error::Io` is the text of its source, so we would print it twice.
+            // The kind of an error of the system decides the exit code, so the chain must have it.
             let error = match error {
                 Error::Io(error) => anyhow::Error::new(error),
                 error => error.into(),

@@ -247,7 +247,7 @@ fn no_share_waits_for_a_busy_worker(grain: Grain, owner: Owner) {
             worker.for_each(|worker| worker.join().expect("no panic"));
         };
         if places::any_elsewhere(&part) {
-            places::offer_while(&part, || {
+            places::share_places_while(&part, || {
                 let helper = loops.shared_jobs.enter(None);
                 helper.iter().for_each(|helper| helper.run(|| false));
                 drop(helper);

@@ -67,7 +67,7 @@ pub(in crate::loops) fn any_elsewhere(part: &Part<'_>) -> bool {
 
 /// Shares the places of busy and absent workers with idle ones, while `f` runs the caller's part of
 /// the loop. When this function returns, no helper is in the loop.
-pub(in crate::loops) fn offer_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -> R {
+pub(in crate::loops) fn share_places_while<R>(part: &Part<'_>, f: impl FnOnce() -> R) -> R {
     let (loops, call) = (part.loops, part.call);
     if call.wakes() {
         // A worker that runs other code does not wake the workers below it in the wake tree.

@@ -17,8 +17,8 @@ use crate::{
 /// While there is a watchdog, a thread that has notified a worker notifies the next one only after
 /// at least this time. The time doubles, up to the second constant, while no other thread steals
 /// from this thread.
-const OFFER_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
-const OFFER_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
+const NOTIFY_GAP_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 10_000 };
+const NOTIFY_GAP_MAX_NS: u64 = if cfg!(creel_shuttle) { 0 } else { 500_000 };
 
 /// A recursion that takes less than this may end before a notified worker arrives.
 const SHORT_NS: u64 = 12_000;
@@ -143,7 +143,7 @@ impl WakeThrottle {
                 true => 2 * self.every_ns.load(Ordering::Relaxed),
                 false => 0,
             };
-            let every = every.clamp(OFFER_NS, OFFER_MAX_NS);
+            let every = every.clamp(NOTIFY_GAP_NS, NOTIFY_GAP_MAX_NS);
             self.stolen.store(stolen, Ordering::Relaxed);
             self.every_ns.store(every, Ordering::Relaxed);
             self.at_ns.store(now + every, Ordering::Relaxed);

@@ -1,8 +1,7 @@
-//! Runs a chain of tasks, like the party game in which people whisper a message to their
-//! neighbours. Each task waits for a number from its right neighbour, adds one, and sends it to its
-//! left neighbour.
+//! Passes a message along a chain of tasks. Each task waits for a number from its right neighbour,
+//! adds one, and sends it to its left neighbour.
 //!
-//!     cargo run --release -p creel --example whispers -- [LENGTH] [PASSES] [WORKERS]
+//!     cargo run --release -p creel --example message_chain -- [LENGTH] [PASSES] [WORKERS]
 //!
 //! Each pass creates a new chain of LENGTH tasks. Only one task of a chain can run at a time, so
 //! more workers cannot make the program faster. They must not make it slower either.
@@ -11,19 +10,19 @@ use creel::Pool;
 use creel::channel::oneshot::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
-async fn whisper(right: Receiver<u64>, left: Sender<u64>) {
-    let heard = right.await.expect("the right neighbour sends a number");
-    left.send(heard + 1)
+async fn pass_on(right: Receiver<u64>, left: Sender<u64>) {
+    let received = right.await.expect("the right neighbour sends a number");
+    left.send(received + 1)
         .expect("the left neighbour waits for the number");
 }
 
 /// Creates a chain of `length` tasks, sends 0 to its right end, and returns the number that arrives
 /// at its left end.
-async fn pass(length: u64) -> u64 {
+async fn run_chain(length: u64) -> u64 {
     let (mut left, leftmost) = oneshot::channel();
     for _ in 0..length {
         let (next, right) = oneshot::channel();
-        creel::task::spawn(whisper(right, left)).detach();
+        creel::task::spawn(pass_on(right, left)).detach();
         left = next;
     }
     left.send(0)
@@ -40,8 +39,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut times: Vec<Duration> = (0..passes.max(1))
         .map(|_| {
             let begin = Instant::now();
-            let heard = pool.block_on(pass(length));
-            assert_eq!(heard, length, "every task has added one");
+            let last = pool.block_on(run_chain(length));
+            assert_eq!(last, length, "every task has added one");
             begin.elapsed()
         })
         .collect();

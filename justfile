@@ -23,9 +23,9 @@ test CRATE *FILTER:
 lint CRATE:
     cargo fmt -p {{CRATE}} && cargo clippy -p {{CRATE}} --all-targets -- -D warnings
 
-# Update the lists of the public API of the library crates, which CI compares.
-public-api:
-    .ci/public-api --update
+# Update the lists of the public API of all library crates or of some, which CI compares.
+public-api *crates:
+    .ci/public-api --update {{crates}}
 
 # Run everything that main must pass.
 ci:

@@ -428,7 +428,7 @@ fn short_table(report: &Report, lines: &[Line]) -> String {
         let _ = writeln!(
             out,
             "\nThese are medians on {} with {} workers, measured on {}. [{PAGE}]({PAGE}) explains \
-             the rows and has the full tables, and [{RECORDS}]({RECORDS}) has the records.",
+             the rows and has the full tables with confidence intervals, and [{RECORDS}]({RECORDS}) has the records.",
             section.host.cpu, section.workers, section.host.date,
         );
     }

@@ -1,10 +1,11 @@
-//! Runs every loop verb once, on a few items. These tests are small enough for Miri, which detects
-//! undefined behaviour.
+//! Runs every loop method on a few items, with and without a panic. Of a plain form and its
+//! `_indexed` form, we run one. These tests are small enough for Miri, which detects undefined
+//! behaviour.
 
 use creel::{Balance, Outbox, Pool, Scratch, Wait, loops::ExchangeSender};
 use std::{
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -97,6 +98,143 @@ fn every_loop_method_works_and_survives_a_panic() {
         let (a, b) = pool.session(|s| s.join(|| 1, || String::from("b")));
         assert_eq!((a, b.as_str()), (1, "b"));
     }
+}
+
+/// The loop methods with a result, and those that need no test under each balance.
+#[test]
+fn every_other_loop_method_works_and_survives_a_panic() {
+    let pool = Pool::builder().workers(3).wait(Wait::Park).build().unwrap();
+    let items: Vec<Box<usize>> = (0..9).map(Box::new).collect();
+    for bad in [usize::MAX, 4] {
+        let panics = bad != usize::MAX;
+        // Unlike `panic`, this prints no backtrace, for which Miri needs seconds.
+        let check = |index: usize| {
+            if index == bad {
+                resume_unwind(Box::new(index));
+            }
+        };
+        // The results own heap memory, so that Miri finds one that is lost or dropped twice.
+        #[allow(clippy::borrowed_box)]
+        let copy = |x: &Box<usize>| {
+            check(**x);
+            x.clone()
+        };
+        let put = |all: &mut Vec<Box<usize>>, x: &Box<usize>| all.push(copy(x));
+        let join = |a: Vec<Box<usize>>, b| [a, b].concat();
+        let mut others = items.clone();
+        let result = |method: &str, call: &mut dyn FnMut() -> bool| {
+            let result = catch_unwind(AssertUnwindSafe(call));
+            assert_eq!(result.is_err(), panics, "{method}");
+            assert!(result.unwrap_or(true), "{method} returns a wrong result");
+        };
+        result("for_each_range", &mut || {
+            let visited = AtomicUsize::new(0);
+            pool.for_each_range(0..9, |range, _| {
+                range.for_each(|index| {
+                    check(index);
+                    visited.fetch_add(1, Relaxed);
+                });
+            });
+            visited.into_inner() == 9
+        });
+        result("for_each_longest_first", &mut || {
+            pool.for_each_longest_first(&mut others, |x| 9 - **x as u64, |x| *x = copy(x));
+            others == items
+        });
+        result("map_chunks", &mut || {
+            let chunks = pool.map_chunks(&items, 2, |chunk| copy(&chunk[0]));
+            chunks.iter().map(|x| **x).eq((0..9).step_by(2))
+        });
+        result("flat_map", &mut || {
+            pool.flat_map(&items, |x| [copy(x), copy(x)]).len() == 18
+        });
+        result("try_map", &mut || {
+            pool.try_map(&items, |x| Ok::<_, ()>(copy(x))).as_ref() == Ok(&items)
+        });
+        result("try_map with an error", &mut || {
+            let error = |x: &Box<usize>| if **x < 5 { Ok(copy(x)) } else { Err(copy(x)) };
+            pool.try_map(&items, error).unwrap_err() == items[5]
+        });
+        result("try_for_each", &mut || {
+            let error = |x: &Box<usize>| if **x < 5 { Ok(()) } else { Err(copy(x)) };
+            pool.try_for_each(&items, |x| error(&copy(x))).unwrap_err() == items[5]
+        });
+        result("fold", &mut || {
+            pool.fold(&items, Vec::new, put, join) == items
+        });
+        result("fold_with_leaves", &mut || {
+            pool.fold_with_leaves(3, &items, Vec::new, put, join) == items
+        });
+        result("fold_by_worker", &mut || {
+            pool.fold_by_worker(&items, Vec::new, put, join).len() == 9
+        });
+        result("sum", &mut || pool.sum(&items, |x| *copy(x)) == 36);
+        result("count", &mut || pool.count(&items, |x| *copy(x) > 4) == 4);
+        result("min", &mut || {
+            pool.min(&items, copy).as_ref() == Some(&items[0])
+        });
+        result("max", &mut || {
+            pool.max(&items, copy).as_ref() == Some(&items[8])
+        });
+        result("find_map", &mut || {
+            let found = pool.find_map(&items, |x| (*copy(x) > 4).then(|| x.clone()));
+            found.as_ref() == Some(&items[5])
+        });
+        result("position", &mut || {
+            pool.position(&items, |x| *copy(x) > 4) == Some(5)
+        });
+        result("find_any", &mut || {
+            pool.find_any(&items, |x| *copy(x) > 8).is_none()
+        });
+        result("any", &mut || !pool.any(&items, |x| *copy(x) > 8));
+        result("all", &mut || pool.all(&items, |x| *copy(x) < 9));
+        result("recurse", &mut || {
+            let (a, b) =
+                pool.recurse(|joiner| joiner.join(|_| copy(&items[3]), |_| copy(&items[4])));
+            *a + *b == 7
+        });
+        result("gang", &mut || {
+            let members = AtomicUsize::new(0);
+            let mut gang = pool.gang(3).unwrap();
+            gang.run(|member| {
+                check(member.index() + 3);
+                members.fetch_add(1, Relaxed);
+                member.barrier();
+                assert_eq!(members.load(Relaxed), 3);
+            });
+            members.into_inner() == 3
+        });
+    }
+}
+
+/// Shorter slices are sorted on one thread. Each half is sorted already, so that the test takes
+/// little time, but the halves must be merged.
+#[test]
+fn sorts_move_each_item_once() {
+    const LEN: usize = 2048;
+    let pool = Pool::builder().workers(2).wait(Wait::Park).build().unwrap();
+    let halves: Vec<Box<usize>> = (0..LEN)
+        .map(|n| Box::new(if n < LEN / 2 { 2 * n } else { 2 * n - LEN + 1 }))
+        .collect();
+    let sorted = |items: &[Box<usize>]| items.iter().map(|x| **x).eq(0..LEN);
+    let mut items = halves.clone();
+    pool.sort_by(&mut items, Ord::cmp);
+    assert!(sorted(&items));
+    items.clone_from(&halves);
+    pool.sort_unstable_by(&mut items, Ord::cmp);
+    assert!(sorted(&items));
+    // The panic happens during a merge, because the sort of the halves needs fewer comparisons.
+    let compared = AtomicUsize::new(0);
+    items.clone_from(&halves);
+    let thrown = catch_unwind(AssertUnwindSafe(|| {
+        pool.sort_by(&mut items, |a, b| {
+            assert!(compared.fetch_add(1, Relaxed) < LEN + LEN / 2);
+            a.cmp(b)
+        });
+    }));
+    assert!(thrown.is_err());
+    items.sort_unstable();
+    assert!(sorted(&items));
 }
 
 /// All workers use one and the same closure, and it is dropped once.

@@ -2,6 +2,7 @@
 //!
 //! - A file of the runtime imports only from its own layer and from the layers below it.
 //! - Each file of the runtime is short, and begins with a comment about its purpose.
+//! - A loop method passes on the place from which it was called.
 //! - Comments and documents are written in plain English.
 //! - Names that we have replaced do not come back.
 
@@ -179,6 +180,46 @@ fn each_file_says_why_it_exists_and_is_short() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Returns the names of the public methods that take a `Fn` closure and have no `#[track_caller]`.
+/// Only loops take `Fn` closures, because `join` and others take `FnOnce`.
+fn loops_without_call_site(code: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("    pub fn ") {
+        let declaration = code[at..].split(" {\n").next().unwrap_or("");
+        let attributes = code[..at].rsplit("\n\n").next().unwrap_or("");
+        let takes_closure = ["impl Fn(", ": Fn("]
+            .iter()
+            .any(|it| declaration.contains(it));
+        if takes_closure && !attributes.contains("#[track_caller]") {
+            let name = declaration.trim_start().strip_prefix("pub fn ").unwrap();
+            found.push(name.split(['<', '(']).next().unwrap());
+        }
+    }
+    found
+}
+
+/// A pool measures loops by their call sites. Without `#[track_caller]`, all calls of a loop method
+/// would be one site.
+#[test]
+fn each_loop_method_passes_on_its_call_site() {
+    let code_of = |attribute| {
+        format!(
+            "{attribute}    pub fn visit<I>(&self, f: impl Fn(I)) {{\n    }}\n\n    pub fn a(&self) {{\n"
+        )
+    };
+    assert_eq!(loops_without_call_site(&code_of("")), ["visit"]);
+    assert!(loops_without_call_site(&code_of("    #[track_caller]\n")).is_empty());
+    let all = all_files();
+    let loops = all.iter().filter(|(place, _)| place.starts_with("loops/"));
+    let mut wrong = Vec::new();
+    for (place, text) in loops {
+        let code = code(text);
+        let names = loops_without_call_site(&code);
+        wrong.extend(names.iter().map(|name| format!("{place}: {name}")));
+    }
+    assert!(wrong.is_empty(), "add #[track_caller] to {wrong:?}");
 }
 
 /// Cloning a waker runs code of the program, which must not run under a lock or in the middle of an

@@ -2,8 +2,8 @@
 //!
 //! The file of a chip declares a [`ChipInfo`], and [`registry`](super::registry) lists it. All code
 //! that needs information about a [`ChipId`] (the mix, mutes and stems, `creel-vgm chips`) reads it
-//! from there. To add a chip, you therefore add a file and a line, unless its [`Create`] is
-//! [`ByFactory`](Create::ByFactory).
+//! from there. To add a chip, you therefore add a file, a line and tests, unless its [`Create`] is
+//! [`ByFactory`](Create::ByFactory). `docs/design/vgm.md` has the steps.
 
 use super::pcm::PcmChip;
 use super::step_chip::StepChip;

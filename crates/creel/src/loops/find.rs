@@ -3,7 +3,8 @@
 //! The invariant: if several items qualify, the one with the lowest index is the result, and every
 //! item before it has been visited. So the result is that of a loop on one thread, regardless of
 //! which worker first finds a qualifying item. The exceptions are [`Pool::find_any`], [`Pool::any`]
-//! and [`Pool::all`], where any qualifying item is as good as another.
+//! and [`Pool::all`], where any qualifying item is as good as another. [`First`] keeps the invariant,
+//! so a search for another item, for example the last one, needs a record of its own.
 
 use super::items::{ItemOf, ParItems};
 use crate::{

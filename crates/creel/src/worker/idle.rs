@@ -24,7 +24,9 @@
 //! A worker that becomes idle adds itself to the list first and checks for work afterwards. A
 //! publisher does it the other way round, since it publishes first and reads the list afterwards.
 //! All four accesses are `SeqCst`, so at least one of the two sees the other's write. This is why
-//! no wake-up is lost.
+//! no wake-up is lost. There is one exception, because pushing a fork or a job of a scope is not a
+//! `SeqCst` operation. A thread that ends a search can miss such work. The watchdog then finds it
+//! after about a millisecond.
 //!
 //! # The watchdog
 //!

@@ -109,7 +109,10 @@ impl Line {
             // get it. The others have lost it. We keep some of them, because the prefetcher of a
             // core may issue a request earlier than the last one.
             while self.former.len() > FORMER_MIN
-                && self.former.back().is_some_and(|last| last.leaves_at <= issued)
+                && self
+                    .former
+                    .back()
+                    .is_some_and(|last| last.leaves_at <= issued)
             {
                 self.former.pop_back();
             }

@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod lock;
 pub mod measure;
 mod media;
 mod net;

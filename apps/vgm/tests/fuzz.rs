@@ -9,6 +9,9 @@
 //! `soak` (ignored, because it takes minutes) does the same with 100,000 files of all kinds, with
 //! limits on the time per file and on the memory.
 
+#[path = "streams/random.rs"]
+#[allow(dead_code, reason = "the numbers here are indices")]
+mod random;
 #[path = "pcm/tones.rs"]
 #[allow(dead_code, reason = "their pitches are tested elsewhere")]
 mod samples;
@@ -30,6 +33,7 @@ use creel_vgm::batch;
 use creel_vgm::demo;
 use creel_vgm::format::Song;
 use creel_vgm::render::{Buffers, Player, Settings};
+use random::Random;
 
 const CASES: u64 = 400;
 const SEED: u64 = 0x5EED;
@@ -37,21 +41,8 @@ const SEED: u64 = 0x5EED;
 const FRAMES_MAX: u64 = 6000;
 const BLOCK: usize = 500;
 
-/// A SplitMix64 generator.
-///
-/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
+    fn index(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 }
@@ -69,30 +60,30 @@ const EDGES: [u32; 8] = [
 ];
 
 fn damage(song: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..1 + random.below(6) {
+    for _ in 0..1 + random.index(6) {
         if song.is_empty() {
             return;
         }
-        let at = match random.below(4) {
-            0 => random.below(song.len().min(0x100)),
-            _ => random.below(song.len()),
+        let at = match random.index(4) {
+            0 => random.index(song.len().min(0x100)),
+            _ => random.index(song.len()),
         };
-        match random.below(7) {
-            0 => song[at] ^= 1 << random.below(8),
+        match random.index(7) {
+            0 => song[at] ^= 1 << random.index(8),
             1 => song[at] = random.next() as u8,
             2 => song.truncate(at),
             3 => song.insert(at, random.next() as u8),
             4 => drop(song.remove(at)),
             5 => {
-                let value = EDGES[random.below(EDGES.len())].to_le_bytes();
+                let value = EDGES[random.index(EDGES.len())].to_le_bytes();
                 for (byte, new) in song[at..].iter_mut().zip(value) {
                     *byte = new;
                 }
             }
             _ => {
-                let end = song.len().min(at + random.below(64));
+                let end = song.len().min(at + random.index(64));
                 let piece = song[at..end].to_vec();
-                let to = random.below(song.len());
+                let to = random.index(song.len());
                 song.splice(to..to, piece);
             }
         }
@@ -150,8 +141,8 @@ fn damaged_songs_never_panic() {
     let mut played = 0;
     for seed in first..first + cases {
         let mut random = Random(seed);
-        let which = random.below(plain.len());
-        let mut song = if random.below(8) == 0 {
+        let which = random.index(plain.len());
+        let mut song = if random.index(8) == 0 {
             demo::CARRIED[which % demo::CARRIED.len()].packed.to_vec()
         } else {
             plain[which].clone()
@@ -233,7 +224,7 @@ fn damaged_archives_and_playlists_never_panic() {
     let (mut buffers, mut found, mut refused) = (Buffers::default(), 0, 0);
     for seed in first..first + cases {
         let mut random = Random(seed);
-        let (ending, whole) = &containers[random.below(containers.len())];
+        let (ending, whole) = &containers[random.index(containers.len())];
         let mut bytes = whole.clone();
         damage(&mut bytes, &mut random);
         let path = folder.join("file").with_extension(ending);
@@ -275,8 +266,8 @@ const MEMORY_MIB_MAX: u64 = 1_024;
 /// Overwrites one to three bytes after the first 64 bytes, which are the header of old versions.
 /// Most songs can still be played.
 fn touch(song: &mut [u8], random: &mut Random) {
-    for _ in 0..1 + random.below(3) {
-        let at = 0x40 + random.below(song.len().saturating_sub(0x40));
+    for _ in 0..1 + random.index(3) {
+        let at = 0x40 + random.index(song.len().saturating_sub(0x40));
         if let Some(byte) = song.get_mut(at) {
             *byte = random.next() as u8;
         }
@@ -286,13 +277,13 @@ fn touch(song: &mut [u8], random: &mut Random) {
 /// Returns a damaged file of any kind: a song that is compressed before or after it is damaged, or
 /// not at all, an archive or a playlist.
 fn any_file(kinds: &[(&'static str, Vec<u8>)], random: &mut Random) -> (&'static str, Vec<u8>) {
-    let (ending, whole) = &kinds[random.below(kinds.len())];
+    let (ending, whole) = &kinds[random.index(kinds.len())];
     let mut bytes = whole.clone();
-    match random.below(2) {
+    match random.index(2) {
         0 => damage(&mut bytes, random),
         _ => touch(&mut bytes, random),
     }
-    match (*ending, random.below(8)) {
+    match (*ending, random.index(8)) {
         ("vgm", 0) => ("zip", zip(&[&bytes])),
         ("vgm", 1) => {
             let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

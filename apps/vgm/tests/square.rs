@@ -1,45 +1,19 @@
 //! The square-wave chips. Rendering by steps gives the same result as rendering tick by tick.
 
+#[path = "streams/random.rs"]
+mod random;
+
 use creel_vgm::blep::{Blep, Sides, StereoBlep};
 use creel_vgm::chips::Rate;
 use creel_vgm::chips::ay8910::Ay8910;
 use creel_vgm::chips::sn76489::{Sn76489, Variant};
 use creel_vgm::chips::ssg::Ssg;
+use random::Random;
 
 const TICKS: Rate = Rate {
     frames: 250_000,
     seconds: 1,
 };
-
-/// A small random number generator for test data (PCG with 32-bit output).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let mixed = (((self.0 >> 18) ^ self.0) >> 27) as u32;
-        mixed.rotate_right((self.0 >> 59) as u32)
-    }
-
-    fn below(&mut self, end: u32) -> u32 {
-        ((u64::from(self.next()) * u64::from(end)) >> 32) as u32
-    }
-}
-
-/// Returns a register and a value. Short periods and long periods are both likely.
-fn ssg_write(random: &mut Random) -> (u8, u8) {
-    let reg = random.below(14) as u8;
-    let value = random.next() as u8;
-    let value = match (reg, random.below(3)) {
-        (0 | 2 | 4 | 11, 0) => value & 7,
-        (1 | 3 | 5 | 12, 0 | 1) => 0,
-        _ => value,
-    };
-    (reg, value)
-}
 
 #[test]
 fn ssg_steps_add_up_to_its_levels() {
@@ -49,7 +23,7 @@ fn ssg_steps_add_up_to_its_levels() {
         let mut level = [0i32; 3];
         for run in 0..400 {
             for _ in 0..random.below(4) {
-                let (reg, value) = ssg_write(&mut random);
+                let (reg, value) = random.ssg_write();
                 ticked.write(reg, value);
                 jumped.write(reg, value);
             }
@@ -88,7 +62,7 @@ fn compare_stereo<C>(
     let mut level = [0; 2];
     for run in 0..300 {
         for _ in 0..random.below(5) {
-            let (kind, value) = (random.next(), random.next() as u8);
+            let (kind, value) = (random.next() as u32, random.next() as u8);
             chips.iter_mut().for_each(|chip| write(chip, kind, value));
         }
         let ticks = random.below(if run % 7 == 0 { 6000 } else { 60 });

@@ -1,6 +1,9 @@
 //! Chips that render steps. The result does not depend on how the ticks are divided into runs, and
 //! times, noises and levels match the documentation.
 
+#[path = "streams/random.rs"]
+mod random;
+
 use creel_vgm::blep::Sides;
 use creel_vgm::chips::game_boy::GameBoy;
 use creel_vgm::chips::huc6280::Huc6280;
@@ -14,24 +17,7 @@ use creel_vgm::chips::saa1099::Saa1099;
 use creel_vgm::chips::step_chip::StepChip;
 use creel_vgm::chips::vsu::Vsu;
 use creel_vgm::chips::wonderswan::WonderSwan;
-
-/// A small random number generator for test data (PCG with 32-bit output).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u32 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let mixed = (((self.0 >> 18) ^ self.0) >> 27) as u32;
-        mixed.rotate_right((self.0 >> 59) as u32)
-    }
-
-    fn below(&mut self, end: u32) -> u32 {
-        ((u64::from(self.next()) * u64::from(end)) >> 32) as u32
-    }
-}
+use random::Random;
 
 /// A chip: its name, its ports and registers, and a function that creates it.
 type Kind = (&'static str, u32, u32, fn() -> Box<dyn StepChip>);

@@ -10,6 +10,7 @@ use super::rtcp::{self, Item, ReportBlock};
 use super::session::Rtcp;
 use super::unreachable::{self, ClosedPort, Unreachable};
 use super::xr::{self, Block, Delay, VoipMetrics};
+use crate::lock::lock;
 use creel::Pool;
 use creel::net::{Received, UdpSocket};
 use creel::time::sleep;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// The maximum number of datagrams in a queue of an outbox.
@@ -29,10 +30,6 @@ const REPORTERS_MAX: usize = 65_536;
 const REPORTS_AT_ONCE: usize = 8;
 /// The number of attempts to find two free ports in a row.
 const PORT_PAIR_ATTEMPTS: usize = 64;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The receivers of a stream, per address family. You can change the list while the stream runs.
 /// Clones share the list.

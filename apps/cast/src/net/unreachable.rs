@@ -7,11 +7,12 @@
 //!
 //! Source: Linux manual page ip(7), `IP_RECVERR`.
 
+use crate::lock::lock;
 use creel::net::UdpSocket;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How often we read the error queue.
@@ -50,7 +51,7 @@ impl Default for Unreachable {
 
 impl Unreachable {
     fn clients(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, ClosedPort>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.clients)
     }
 
     /// Reads the errors of a socket that have arrived.

@@ -1,12 +1,13 @@
 //! The figures of streams while we receive them.
 
 use super::demux::Demux;
+use crate::lock::lock;
 use crate::results::SourceReport;
 use creel::time::{Sleep, sleep};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::Context;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ pub struct Live(Arc<Mutex<BTreeMap<usize, Vec<LiveReport>>>>);
 impl Live {
     /// Returns the figures of all streams. Each socket updates its figures every half second.
     pub fn streams(&self) -> Vec<LiveReport> {
-        let by_socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_socket = lock(&self.0);
         let mut all: Vec<LiveReport> = by_socket.values().flatten().cloned().collect();
         for (stream, live) in all.iter_mut().enumerate() {
             live.report.stream = stream;
@@ -38,8 +39,7 @@ impl Live {
     }
 
     fn set(&self, socket: usize, reports: Vec<LiveReport>) {
-        let mut by_socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        by_socket.insert(socket, reports);
+        lock(&self.0).insert(socket, reports);
     }
 }
 

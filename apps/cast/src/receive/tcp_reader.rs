@@ -12,6 +12,7 @@ use super::counters::{Published, ReceiveCounters};
 use super::demux::Demux;
 use super::live::{Live, Publisher};
 use super::rtp_source::Times;
+use crate::lock::lock;
 use creel::net::{TcpListener, TcpStream};
 use creel::task::{JoinSet, yield_now};
 use creel::time::Clock;
@@ -21,7 +22,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 /// The number of bytes that we read at once. A packet may be longer.
@@ -197,8 +198,4 @@ fn split<'a>(mut bytes: &'a [u8], mut each: impl FnMut(&'a [u8])) -> &'a [u8] {
         bytes = after;
     }
     bytes
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,9 +2,10 @@
 //! one system call if possible.
 
 use super::plan::Plan;
-use super::report::{ClientReport, Shared, lock};
+use super::report::{ClientReport, Shared};
 use super::rewrite::Rewrite;
 use super::translate::{Translator, translate};
+use crate::lock::lock;
 use crate::net::rtp::{self, is_rtcp};
 use crate::net::session::Rtcp;
 use crate::net::udp::Clients;

@@ -11,6 +11,7 @@ pub use plan::Plan;
 pub use report::{ClientReport, PortReport};
 
 use crate::error::Error;
+use crate::lock::lock;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::client_registry::ClientRegistry;
@@ -21,7 +22,7 @@ use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
 use creel::net::UdpSocket;
 use forwarder::Forwarder;
-use report::{Shared, lock};
+use report::Shared;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! The reports of a relay's ports and clients.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The report about one client of one port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,3 @@ pub struct PortReport {
 
 /// The figures of a port, which its task updates and others read.
 pub(super) type Shared = Arc<Mutex<PortReport>>;
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

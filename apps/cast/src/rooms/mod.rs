@@ -21,13 +21,14 @@ pub use plan::Plan;
 pub use report::LegReport;
 
 use crate::error::Error;
+use crate::lock::lock;
 use crate::measure::contexts::Contexts;
 use crate::media::format::Format;
 use crate::net::overflow::{self, Overflow};
 use crate::net::ports::{BufferSize, Ports, port_of_stream};
 use crate::net::session::{Rtcp, RtpSession};
 use crate::results::Measured;
-use report::{Shared, lock};
+use report::Shared;
 use room::Room;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -2,7 +2,7 @@
 
 use crate::media::format::Format;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The report about one leg.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,7 +42,3 @@ pub(super) struct Totals {
 }
 
 pub(super) type Shared = Arc<Mutex<Totals>>;
-
-pub(super) fn lock(totals: &Shared) -> std::sync::MutexGuard<'_, Totals> {
-    totals.lock().unwrap_or_else(PoisonError::into_inner)
-}

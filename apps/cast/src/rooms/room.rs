@@ -2,7 +2,8 @@
 
 use super::leg::{Leg, Mix};
 use super::plan::Plan;
-use super::report::{Shared, lock};
+use super::report::Shared;
+use crate::lock::lock;
 use crate::media::format::Formats;
 use crate::net::arrival;
 use crate::net::identity::{self, Random};

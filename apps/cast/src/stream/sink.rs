@@ -5,6 +5,7 @@
 //! behind a channel with one slot. The receiver of a one-slot channel runs right after the
 //! producer, on the same worker.
 
+use crate::lock::lock;
 use crate::stream::buffer::Buffer;
 use async_lock::{Mutex as AsyncMutex, MutexGuardArc};
 use creel::channel::spsc;
@@ -114,15 +115,12 @@ impl<S: Sink> Push for InPlace<S> {
         _: &mut Context<'_>,
         buffer: &mut Option<Buffer>,
     ) -> Poll<Result<(), Flow>> {
-        let mut sink = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sink = lock(&self.0);
         Poll::Ready(buffer.take().map_or(Ok(()), |buffer| sink.take(&buffer)))
     }
 
     fn flush(&mut self) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .flush();
+        lock(&self.0).flush();
     }
 }
 

@@ -21,7 +21,6 @@
 use super::Rate;
 use super::adpcm_a::AdpcmA;
 use super::adpcm_b::AdpcmB;
-use super::fm::algorithms::{Sums, ThirteenBits};
 use super::fm::opn::{ALL, Opn};
 use super::rom::Rom;
 use crate::chips::info::{ChipInfo, Create, Level, VoiceGroup, YMFM};
@@ -151,26 +150,8 @@ impl Ym2610 {
 
     /// Overwrites `out` with the next native frames, left and right, with 16 bits per value.
     pub fn render(&mut self, out: &mut [[i32; 2]]) {
-        let mut rest = out;
-        while !rest.is_empty() {
-            let frames = self.fm.begin(rest.len());
-            let (block, after) = rest.split_at_mut(frames);
-            let clock = self.fm.bank().clock;
-            let mut sums = Sums::new(frames, 0);
-            self.fm.render::<ThirteenBits>(
-                frames,
-                self.present & self.channel_mask,
-                |channel, values| {
-                    sums.add(channel.outputs, values, |value| value);
-                },
-            );
-            sums.write(block, |value| value);
-            self.adpcm_a.render(&clock, block);
-            self.adpcm_b.render(block);
-            for value in block.as_flattened_mut() {
-                *value = (*value).clamp(-0x8000, 0x7fff);
-            }
-            rest = after;
-        }
+        let channels = self.present & self.channel_mask;
+        let adpcm = (&mut self.adpcm_a, &mut self.adpcm_b);
+        self.fm.render_with_adpcm(channels, adpcm, out);
     }
 }

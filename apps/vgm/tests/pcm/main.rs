@@ -6,6 +6,9 @@ mod arithmetic;
 mod notes;
 #[path = "opx.rs"]
 mod opx;
+#[path = "../streams/random.rs"]
+#[allow(dead_code, reason = "the numbers here are indices")]
+mod random;
 #[path = "storm.rs"]
 mod storm;
 #[path = "tones.rs"]

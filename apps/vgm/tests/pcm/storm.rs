@@ -4,6 +4,8 @@
 use creel_vgm::chips::{factory, pcm::PcmChip};
 use creel_vgm::format::{ChipId, Header};
 
+use crate::random::Random;
+
 /// The ranges of the random writes to a chip.
 struct Kind {
     chip: ChipId,
@@ -47,18 +49,8 @@ const KINDS: &[Kind] = &[
     Kind { chip: ChipId::Scsp, clock_hz: 22_579_200, header: &[], ports: &[0], regs: 0x402, values: 256, block: 0, first: &[] },
 ];
 
-/// A SplitMix64 generator.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    }
-
-    fn below(&mut self, bound: u16) -> u16 {
+    fn index(&mut self, bound: u16) -> u16 {
         (self.next() % u64::from(bound)) as u16
     }
 }
@@ -92,11 +84,11 @@ fn frames(kind: &Kind, seed: u64, cut: usize) -> Vec<[i32; 2]> {
     }
     let mut all = Vec::new();
     for _ in 0..300 {
-        for _ in 0..random.below(40) {
-            let port = kind.ports[usize::from(random.below(kind.ports.len() as u16))];
-            chip.write(port, random.below(kind.regs), random.below(kind.values));
+        for _ in 0..random.index(40) {
+            let port = kind.ports[usize::from(random.index(kind.ports.len() as u16))];
+            chip.write(port, random.index(kind.regs), random.index(kind.values));
         }
-        let mut block = vec![[0; 2]; usize::from(random.below(300))];
+        let mut block = vec![[0; 2]; usize::from(random.index(300))];
         block.chunks_mut(cut).for_each(|part| chip.render(part));
         all.append(&mut block);
     }

@@ -1,7 +1,10 @@
 //! Random register streams, which the hash tests and the oracle share.
 #![allow(dead_code, reason = "each test uses the chips it compares")]
 
+mod random;
+
 use creel_vgm::chips::bus::Bus;
+pub use random::Random;
 
 /// A step of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -126,22 +129,7 @@ pub fn memory(bytes: usize, seed: u64) -> Vec<u8> {
     (0..bytes).map(|_| random.next() as u8).collect()
 }
 
-/// A small random number generator (SplitMix64), so that the streams never change.
-pub struct Random(pub u64);
-
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-
-    pub fn below(&mut self, bound: u32) -> u32 {
-        (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
-    }
-
     /// Returns a random byte. Half of the bytes have more zeros or more ones, so that levels are
     /// audible and rates are fast.
     fn byte(&mut self) -> u8 {

@@ -2,11 +2,11 @@
 //! RTP packets of its source, or before them.
 
 use super::{Config, Demux, IndexMap, SOURCES_MAX};
+use crate::lock::lock;
 use crate::net::arrival;
 use crate::net::rtcp::{self, Item, SenderInfo};
 use crate::net::xr::{self, Block};
 use crate::receive::rtp_source::{Reported, RtpSource};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 /// RTCP of a source that no demultiplexer has attributed yet.
@@ -30,8 +30,7 @@ fn update(
     if let Some(&at) = by_ssrc.get(&ssrc) {
         return change(sources[at].reported_mut());
     }
-    let pending = &config.pending_rtcp;
-    let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pending = lock(&config.pending_rtcp);
     if pending.len() < SOURCES_MAX || pending.contains_key(&ssrc) {
         change(&mut pending.entry(ssrc).or_default().reported);
     }
@@ -56,10 +55,7 @@ impl Demux {
                 (Some(source), Item::Sender(_, info)) => source.set_sender_info(info, arrival),
                 (Some(source), _) => source.mark_left(),
                 (None, item) => {
-                    let mut pending_rtcp = config
-                        .pending_rtcp
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner);
+                    let mut pending_rtcp = lock(&config.pending_rtcp);
                     if pending_rtcp.len() >= SOURCES_MAX && !pending_rtcp.contains_key(&ssrc) {
                         return;
                     }
@@ -99,8 +95,7 @@ impl Demux {
 
     /// Applies the RTCP of our sources that arrived on other ports.
     pub(super) fn apply_pending_rtcp(&mut self) {
-        let pending_rtcp = &self.config.pending_rtcp;
-        let pending_rtcp = pending_rtcp.lock().unwrap_or_else(PoisonError::into_inner);
+        let pending_rtcp = lock(&self.config.pending_rtcp);
         for source in &mut self.sources {
             let Some(pending) = pending_rtcp.get(&source.ssrc()) else {
                 continue;

@@ -160,11 +160,6 @@ impl<const CHANNELS: usize> Bank<CHANNELS> {
         self.written = true;
     }
 
-    /// Returns whether a register was written since the last block.
-    pub fn is_written(&self) -> bool {
-        self.written
-    }
-
     /// Presses or releases the keys of a channel. Operator 1 is bit 0.
     pub fn set_keys(&mut self, channel: usize, operators: u8) {
         for (i, operator) in self.channels[channel].operators.iter_mut().enumerate() {

@@ -33,11 +33,13 @@
 //! (BSD-3-Clause, Aaron Giles) as of ymfm-sys 0.2, in which the high bits of a frequency number are
 //! latched once for both ports.
 
-use super::algorithms::{OutputWidth, Values};
+use super::algorithms::{OutputWidth, Sums, ThirteenBits, Values};
 use super::bank::{Bank, Block, ChannelLfoSegment, ChannelSettings, Family, push_segment};
 use super::operator::{BLOCK, OperatorSettings, Pitch};
 use super::ssg_eg::SsgEg;
 use super::tables::detune;
+use crate::chips::adpcm_a::AdpcmA;
+use crate::chips::adpcm_b::AdpcmB;
 
 /// The register offset of an operator, by its position in the computation.
 const OPERATOR_OFFSETS: [usize; 4] = [0, 8, 4, 12];
@@ -273,6 +275,33 @@ impl<const CHANNELS: usize> Opn<CHANNELS> {
             noise: None,
         };
         self.bank.render::<OpnFamily, W>(block, sink);
+    }
+
+    /// Overwrites `out` with the sum of the FM channels in `audible` and of ADPCM-A and ADPCM-B, left
+    /// and right, with 16 bits per value. The YM2608 and the YM2610 have such a sum.
+    pub fn render_with_adpcm(
+        &mut self,
+        audible: u8,
+        (adpcm_a, adpcm_b): (&mut AdpcmA, &mut AdpcmB),
+        out: &mut [[i32; 2]],
+    ) {
+        let mut rest = out;
+        while !rest.is_empty() {
+            let frames = self.begin(rest.len());
+            let (block, after) = rest.split_at_mut(frames);
+            let clock = self.bank.clock;
+            let mut sums = Sums::new(frames, 0);
+            self.render::<ThirteenBits>(frames, audible, |channel, values| {
+                sums.add(channel.outputs, values, |value| value);
+            });
+            sums.write(block, |value| value);
+            adpcm_a.render(&clock, block);
+            adpcm_b.render(block);
+            for value in block.as_flattened_mut() {
+                *value = (*value).clamp(-0x8000, 0x7fff);
+            }
+            rest = after;
+        }
     }
 
     fn decode_channel(&mut self, i: usize) {

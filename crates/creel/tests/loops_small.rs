@@ -47,7 +47,6 @@ fn every_loop_method_works_and_survives_a_panic() {
                 });
             });
             // The items are boxes, because the test checks what happens to heap memory.
-            #[allow(clippy::borrowed_box)]
             let copy = |i: usize, x: &Box<usize>| {
                 check(i);
                 x.clone()
@@ -101,6 +100,7 @@ fn every_loop_method_works_and_survives_a_panic() {
 }
 
 /// The loop methods with a result, and those that need no test under each balance.
+#[expect(clippy::borrowed_box, reason = "the closures get what the loops pass")]
 #[test]
 fn every_other_loop_method_works_and_survives_a_panic() {
     let pool = Pool::builder().workers(3).wait(Wait::Park).build().unwrap();
@@ -114,7 +114,6 @@ fn every_other_loop_method_works_and_survives_a_panic() {
             }
         };
         // The results own heap memory, so that Miri finds one that is lost or dropped twice.
-        #[allow(clippy::borrowed_box)]
         let copy = |x: &Box<usize>| {
             check(**x);
             x.clone()

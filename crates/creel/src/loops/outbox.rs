@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{pool::Pool, sync::now_ns};
 use choice::{Choice, Way};
-use std::{mem, ops::Range};
+use std::ops::Range;
 
 /// The maximum number of ranges in the grid. `visit.rs` limits the number of sections.
 const RANGES_MAX: usize = 64;
@@ -69,7 +69,7 @@ const RECEIVERS_MAX: usize = 16 * 1024;
 #[derive(Debug)]
 pub struct Outbox<M> {
     /// The buckets. The buckets of a section follow each other, one per range. An entry of a bucket
-    /// is the lower 32 bits of the receiver's index, and the message.
+    /// is the receiver's place in the range, and the message.
     buckets: Vec<Vec<(u32, M)>>,
     /// The numbers of sections and of ranges, which say how many of the buckets are in use. Both
     /// are 0 until a loop uses the outbox.
@@ -217,70 +217,8 @@ pub struct BoundOutbox<'a, M>(&'a mut Outbox<M>);
 #[derive(Debug)]
 pub struct OutboxSender<'a, M> {
     row: &'a mut [Vec<(u32, M)>],
-    only: OnlyBucket<M>,
     shift: u32,
     receivers: usize,
-}
-
-/// The bucket of a row that has only one. While a section is visited, its sender owns the bucket.
-///
-/// `Vec::push` stores the new length in memory, and the next push has to wait for it. If each
-/// message goes to another bucket, the processor hides this. With one bucket, it doubles the time
-/// of a loop that does little else. Therefore we count the messages in a value of our own. No
-/// function that is not inlined gets a pointer to it, so the compiler need not keep it in memory.
-#[derive(Debug)]
-struct OnlyBucket<M> {
-    /// The messages. The length of this vector is 0 until [`Self::take`] sets it.
-    bucket: Vec<(u32, M)>,
-    /// The number of messages. This number of entries is initialized.
-    used: usize,
-}
-
-impl<M> OnlyBucket<M> {
-    #[inline]
-    fn new(mut bucket: Vec<(u32, M)>) -> Self {
-        let used = bucket.len();
-        // SAFETY: 0 is not above the capacity, and there are no entries below it.
-        unsafe { bucket.set_len(0) };
-        Self { bucket, used }
-    }
-
-    /// Returns the bucket with all its messages.
-    #[inline]
-    fn take(&mut self) -> Vec<(u32, M)> {
-        let mut bucket = mem::take(&mut self.bucket);
-        // SAFETY: `push` has initialized the first `used` entries.
-        unsafe { bucket.set_len(mem::take(&mut self.used)) };
-        bucket
-    }
-
-    #[inline]
-    fn push(&mut self, to: u32, message: M) {
-        if self.used == self.bucket.capacity() {
-            *self = Self::new(with_room(self.take()));
-        }
-        // SAFETY: `used` is below the capacity, so the result is inside the allocation.
-        let end = unsafe { self.bucket.as_mut_ptr().add(self.used) };
-        // SAFETY: validity: there is room for an entry at `end`, and it is aligned. Aliasing: this
-        // value owns the vector.
-        unsafe { end.write((to, message)) };
-        self.used += 1;
-    }
-}
-
-/// Returns the vector with room for another entry. It gets the vector by value, see [`OnlyBucket`].
-#[cold]
-#[inline(never)]
-fn with_room<T>(mut full: Vec<T>) -> Vec<T> {
-    full.reserve(1);
-    full
-}
-
-impl<M> Drop for OutboxSender<'_, M> {
-    #[inline]
-    fn drop(&mut self) {
-        self.put_back();
-    }
 }
 
 impl<M> OutboxSender<'_, M> {
@@ -306,35 +244,9 @@ impl<M> OutboxSender<'_, M> {
         if to >= self.receivers {
             no_receiver(to, self.receivers);
         }
-        match self.row.len() {
-            1 => self.only.push(to as u32, message),
-            // SAFETY: `to` is below the number of receivers, and the row has a bucket for each range.
-            _ => unsafe { push(self.row, self.shift, to, message) },
-        }
+        let place = to & ((1 << self.shift) - 1);
+        self.row[to >> self.shift].push((place as u32, message));
     }
-
-    /// Puts the only bucket back into its row, unless it is there.
-    #[inline]
-    fn put_back(&mut self) {
-        if let [bucket] = &mut *self.row
-            && self.only.bucket.capacity() > 0
-        {
-            *bucket = self.only.take();
-        }
-    }
-}
-
-/// Puts a message into the bucket of its receiver's range.
-///
-/// # Safety
-/// The row has a bucket for the range of the receiver `to`.
-#[inline]
-unsafe fn push<M>(row: &mut [Vec<(u32, M)>], shift: u32, to: usize, message: M) {
-    // SAFETY: the caller promises it.
-    let bucket = unsafe { row.get_unchecked_mut(to >> shift) };
-    // The 32 bits contain the place in the range, because a range has at most 2^31 receivers.
-    // `deliver` removes the other bits. Here this would cost a register in the senders' loop.
-    bucket.push((to as u32, message));
 }
 
 #[cold]
@@ -388,8 +300,7 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
         let receivers = outbox.receivers;
         let mut shift = shift(receivers, threads);
         if shift >= u32::BITS {
-            // An entry of a bucket stores the lower 32 bits of its receiver's index, which must
-            // contain the place in the range.
+            // An entry of a bucket stores the place of its receiver in the range as 32 bits.
             shift = u32::BITS - 1;
         }
         let ranges = receivers.div_ceil(1 << shift);
@@ -415,16 +326,10 @@ unsafe impl<'o, M: Send> Walk for BoundOutbox<'o, M> {
     #[inline]
     unsafe fn take(grid: &Grid<'o, M>, _: usize, section: usize) -> OutboxSender<'o, M> {
         let row = section * grid.ranges..(section + 1) * grid.ranges;
-        // SAFETY: Rows do not overlap, and the caller promises that each row is used by one thread
-        // at a time.
-        let row = unsafe { grid.buckets.piece(row) };
-        let only = match row {
-            [bucket] => mem::take(bucket),
-            _ => Vec::new(),
-        };
         OutboxSender {
-            row,
-            only: OnlyBucket::new(only),
+            // SAFETY: Rows do not overlap, and the caller promises that each row is used by one
+            // thread at a time.
+            row: unsafe { grid.buckets.piece(row) },
             shift: grid.shift,
             receivers: grid.receivers,
         }
@@ -524,8 +429,8 @@ impl Pool {
                     // SAFETY: validity: `bucket` is below sections × ranges. Aliasing: `run` passes
                     // each range once, and each range has buckets of its own.
                     let bucket = unsafe { buckets.piece(bucket..bucket + 1) };
-                    for (to, message) in bucket[0].drain(..) {
-                        let place = to as usize & ((1 << shift) - 1);
+                    for (place, message) in bucket[0].drain(..) {
+                        let place = place as usize;
                         f(first + place, &mut items[place], message);
                     }
                 }

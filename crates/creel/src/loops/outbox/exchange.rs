@@ -1,6 +1,6 @@
 //! [`Pool::exchange`], which sends and delivers the messages of an outbox in one call.
 
-use super::{Outbox, choice::Way, no_receiver, push};
+use super::{Outbox, OutboxSender, choice::Way, no_receiver};
 use crate::{
     loops::{
         items::{ItemOf, ParItems, Sections, Walk},
@@ -32,11 +32,7 @@ pub struct ExchangeSender<'x, M, T, F>(To<'x, M, T, F>);
 enum To<'x, M, T, F> {
     /// The calling thread runs all senders, so it can deliver each message at once.
     Receivers(&'x mut [T], &'x F),
-    Buckets {
-        row: &'x mut [Vec<(u32, M)>],
-        shift: u32,
-        receivers: usize,
-    },
+    Buckets(OutboxSender<'x, M>),
 }
 
 impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
@@ -53,18 +49,7 @@ impl<M, T, F: Fn(&mut T, M)> ExchangeSender<'_, M, T, F> {
                 }
                 deliver(&mut receivers[to], message);
             }
-            To::Buckets {
-                row,
-                shift,
-                receivers,
-            } => {
-                if to >= *receivers {
-                    no_receiver(to, *receivers);
-                }
-                // SAFETY: `to` is below the number of receivers, and the row has a bucket for each
-                // range.
-                unsafe { push(row, *shift, to, message) }
-            }
+            To::Buckets(sender) => sender.send(to, message),
         }
     }
 }
@@ -141,18 +126,15 @@ impl Pool {
             return;
         }
         self.walk((items, bound), |(hand, post), range, _| {
-            // Otherwise, `send` would contain the code for a sender that owns its only bucket. It
-            // would then be too long for the compiler to inline it into the loop above.
-            post.put_back();
             for index in range {
-                // SAFETY: `walk` passes each index once, so no item is passed twice.
-                let item = unsafe { I::item(hand, index) };
-                let to = To::Buckets {
+                let sender = OutboxSender {
                     row: &mut *post.row,
                     shift: post.shift,
                     receivers: post.receivers,
                 };
-                send(item, &mut ExchangeSender(to));
+                // SAFETY: `walk` passes each index once, so no item is passed twice.
+                let item = unsafe { I::item(hand, index) };
+                send(item, &mut ExchangeSender(To::Buckets(sender)));
             }
         });
         self.deliver(outbox, receivers, deliver);
@@ -218,11 +200,9 @@ mod tests {
                 }
                 after.clone_from(&receivers);
             }
-            for workers in [1, 2, 3, 8] {
+            for workers in [1, 2, 5] {
                 for balance in [Balance::Sticky, Balance::Fixed, Balance::Shared] {
                     let builder = Pool::builder().workers(workers).balance(balance);
-                    // A pool that adapts uses at most one thread per CPU.
-                    let builder = builder.wait(crate::Wait::Park);
                     let pool = builder.build().expect("in range");
                     for forced in [None, Some(Way::Alone), Some(Way::Shared)] {
                         for in_one_call in [false, true] {

@@ -47,6 +47,7 @@ fn every_loop_method_works_and_survives_a_panic() {
                 });
             });
             // The items are boxes, because the test checks what happens to heap memory.
+            #[allow(clippy::borrowed_box)]
             let copy = |i: usize, x: &Box<usize>| {
                 check(i);
                 x.clone()

@@ -64,9 +64,9 @@ struct Line {
 type Cores = [u64; CORES_MAX / 64];
 
 /// A core that owned a cache line from the time `arrives_at` to `leaves_at`.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Former {
-    /// The core, plus 1. 0 if there is none.
+    /// The core, plus 1, as in `Line::owner`.
     core: u32,
     arrives_at: u64,
     leaves_at: u64,

@@ -198,6 +198,7 @@ mod window {
     use rustix::{net::sockopt::socket_peercred, process::geteuid};
     use socket2::SockRef;
     use std::{
+        error::Error as _,
         io::{self, BufRead, BufReader, Read, Write},
         net::Shutdown,
         os::{
@@ -295,7 +296,11 @@ mod window {
         let resized = crate::pool::builder::check_workers(workers);
         match resized.and_then(|()| shared.resize(workers)) {
             Ok(()) => format!("{{\"schema\":1,\"workers\":{workers}}}"),
-            Err(why) => error(&why.to_string()),
+            // The message of an error does not contain its cause.
+            Err(why) => match why.source() {
+                Some(cause) => error(&format!("{why}: {cause}")),
+                None => error(&why.to_string()),
+            },
         }
     }
 

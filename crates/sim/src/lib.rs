@@ -28,7 +28,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `machine.rs` | machines as data: a topology, and a table of latencies with their sources |
-//! | `engine.rs` | the events, the clocks of the PUs, and the scheduler of the simulated system |
+//! | `engine.rs`, `engine/` | the events, the clocks of the PUs, the scheduler of the simulated system, and the steps of threads |
 //! | `cache.rs` | the state of each cache line, and the cost of an access |
 //! | `atomic.rs`, `sync.rs`, `thread.rs`, `time.rs` | the types that a program uses in place of those of `std` |
 //! | `profile.rs` | the accesses that a simulation waits for, by their position in the source |

@@ -13,7 +13,11 @@
 //! that loop. A thread that reads this sees what the members wrote. No worker waits for its group,
 //! and a group has no leader that could be late.
 
-use super::{call::WORKERS_MAX, dispatch::Part};
+use super::{
+    call::WORKERS_MAX,
+    dispatch::Part,
+    share::{GROUPS_PER_LINE, Share},
+};
 use crate::sync::spin_loop;
 use std::{iter::successors, ops::Range};
 
@@ -168,17 +172,33 @@ impl Part<'_> {
         }
         let (epoch, group) = (self.call.epoch(), self.group_of(home));
         let is_claimed = |slot: usize| self.share(slot).is_claimed(epoch);
-        let mut all = (home..group.end).chain(group.start..home);
-        if all.all(is_claimed) {
-            self.share(group.start).set_group_claimed(epoch);
+        let mut others = (home + 1..group.end).chain(group.start..home);
+        // We first check one other share, because each check takes the cache line away from a worker
+        // that may be about to claim.
+        if is_claimed(home) && others.next().is_none_or(is_claimed) {
+            others.clone().for_each(|slot| self.share(slot).prefetch_claims());
+            if others.all(is_claimed) {
+                let (line, index) = self.claimed_at(home);
+                line.set_group_claimed(index, epoch);
+            }
         }
+    }
+
+    /// Returns where the group of this worker records that it is completely claimed: the share with
+    /// the cache line, and the index in it.
+    fn claimed_at(&self, slot: usize) -> (&Share, usize) {
+        let group = slot / GROUP;
+        let first = group - group % GROUPS_PER_LINE;
+        (self.share(first * GROUP), group - first)
     }
 
     /// Returns whether the share of this worker is known to be completely claimed, because its
     /// group is.
     pub(super) fn is_group_claimed(&self, slot: usize) -> bool {
-        let first = || self.share(self.group_of(slot).start);
-        !self.is_flat() && first().is_group_claimed(self.call.epoch())
+        !self.is_flat() && {
+            let (line, index) = self.claimed_at(slot);
+            line.is_group_claimed(index, self.call.epoch())
+        }
     }
 
     /// Returns whether all shares are known to be completely claimed. In a small loop, a thread has
@@ -187,13 +207,10 @@ impl Part<'_> {
         if self.is_flat() {
             return false;
         }
-        // Each worker begins with its own group, so that not all of them read the same cache line
-        // first.
-        let own = self.group_of(self.slot.index).start;
-        let before = self.groups_from(0).take_while(|group| group.start < own);
-        let all = self.groups_from(own).chain(before);
-        let fetch = |group: &Range<usize>| self.share(group.start).prefetch_group_claimed();
-        let epoch = self.call.epoch();
-        ahead(all, fetch).all(|group| self.share(group.start).is_group_claimed(epoch))
+        self.groups_from(0)
+            .step_by(GROUPS_PER_LINE)
+            .for_each(|group| self.share(group.start).prefetch_groups_claimed());
+        self.groups_from(0)
+            .all(|group| self.is_group_claimed(group.start))
     }
 }

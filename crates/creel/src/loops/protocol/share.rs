@@ -23,11 +23,13 @@ pub(crate) struct Share {
     /// The epoch of the last loop that all workers of a group have finished. Only the first worker
     /// of a group uses it. It is a hint, because the value of an older loop may arrive late.
     group_out: CachePadded<AtomicU64>,
-    /// The epoch of the last loop of which all shares of a group are completely claimed. Only the
-    /// first worker of a group uses it. The `Release` store synchronizes with the caller's
-    /// `Acquire` load, so that the caller sees the claims that the storing thread has seen. It is a
-    /// hint, because two threads that make the last two claims may not see each other's.
-    group_claimed: CachePadded<AtomicU64>,
+    /// For each of [`GROUPS_PER_LINE`] groups, the epoch of the last loop of which all shares of the
+    /// group are completely claimed. Only the first worker of these groups uses it. They share a
+    /// cache line, because a thread that looks for unclaimed blocks reads all of them. A `Release`
+    /// store synchronizes with the caller's `Acquire` load, so that the caller sees the claims that
+    /// the storing thread has seen. It is a hint, because two threads that make the last two claims
+    /// may not see each other's.
+    groups_claimed: CachePadded<[AtomicU64; GROUPS_PER_LINE]>,
 }
 
 #[derive(Debug)]
@@ -68,6 +70,9 @@ struct Up {
 
 const AWAITED: u64 = 1;
 
+/// The number of groups that report in one cache line that all their shares are claimed.
+pub(super) const GROUPS_PER_LINE: usize = 8;
+
 impl Share {
     pub(crate) fn new() -> Self {
         Self {
@@ -83,7 +88,7 @@ impl Share {
                 done: AtomicU64::new(0),
             }),
             group_out: CachePadded::new(AtomicU64::new(0)),
-            group_claimed: CachePadded::new(AtomicU64::new(0)),
+            groups_claimed: CachePadded::new([const { AtomicU64::new(0) }; GROUPS_PER_LINE]),
         }
     }
 
@@ -124,7 +129,9 @@ impl Share {
         self.claims.entered.store(0, Ordering::Relaxed);
         self.up.done.store(0, Ordering::Relaxed);
         self.group_out.store(0, Ordering::Relaxed);
-        self.group_claimed.store(0, Ordering::Relaxed);
+        for claimed in self.groups_claimed.iter() {
+            claimed.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Provides `blocks` blocks that all threads can claim, before loop `epoch` is published.
@@ -268,15 +275,20 @@ impl Share {
         self.group_out.load(Ordering::Acquire)
     }
 
-    /// Records that all shares of the group that begins with this worker are claimed in loop
-    /// `epoch`.
-    pub(crate) fn set_group_claimed(&self, epoch: u64) {
-        self.group_claimed.store(epoch, Ordering::Release);
+    /// Records that all shares of group `index` in this cache line are claimed in loop `epoch`.
+    pub(crate) fn set_group_claimed(&self, index: usize, epoch: u64) {
+        self.groups_claimed[index].store(epoch, Ordering::Release);
     }
 
-    /// Returns whether all shares of the group are known to be claimed in loop `epoch`.
-    pub(crate) fn is_group_claimed(&self, epoch: u64) -> bool {
-        self.group_claimed.load(Ordering::Acquire) == epoch
+    /// Returns whether all shares of group `index` in this cache line are known to be claimed in loop
+    /// `epoch`.
+    pub(crate) fn is_group_claimed(&self, index: usize, epoch: u64) -> bool {
+        self.groups_claimed[index].load(Ordering::Acquire) == epoch
+    }
+
+    /// Prefetches the cache line that [`is_claimed`](Self::is_claimed) reads.
+    pub(crate) fn prefetch_claims(&self) {
+        prefetch(ptr::from_ref(&*self.claims).cast(), 1);
     }
 
     /// Prefetches the cache line that [`is_done`](Self::is_done) reads.
@@ -290,8 +302,8 @@ impl Share {
     }
 
     /// Prefetches the cache line that [`is_group_claimed`](Self::is_group_claimed) reads.
-    pub(crate) fn prefetch_group_claimed(&self) {
-        prefetch(ptr::from_ref(&*self.group_claimed).cast(), 1);
+    pub(crate) fn prefetch_groups_claimed(&self) {
+        prefetch(ptr::from_ref(&*self.groups_claimed).cast(), 1);
     }
 
     /// Returns whether the worker's thread is in loop `epoch`. The answer is reliable if the
@@ -365,11 +377,11 @@ mod tests {
         assert!(share.is_in(5));
         share.leave(5);
         share.set_group_out(5);
-        share.set_group_claimed(5);
-        assert!(share.is_done(5) && share.group_out() == 5 && share.is_group_claimed(5));
+        share.set_group_claimed(2, 5);
+        assert!(share.is_done(5) && share.group_out() == 5 && share.is_group_claimed(2, 5));
         share.bring_up_to(900);
         assert!(!share.is_done(5) && !share.is_in(5));
-        assert!(share.group_out() != 5 && !share.is_group_claimed(5));
+        assert!(share.group_out() != 5 && !share.is_group_claimed(2, 5));
         assert!(share.is_unseen(call));
         assert!(!share.is_unseen(Call::new(900, 2, 0, Grain(0))));
         assert!(share.is_claimed(900) && !share.is_claimed(901));

@@ -337,6 +337,11 @@ impl LocalScheduler {
         self.for_thieves.poll_ns.load(Ordering::Relaxed)
     }
 
+    /// Returns an estimate of the work in the run queue that no thief has reserved, in ns.
+    pub(super) fn queued_ns(&self) -> u64 {
+        self.hints.unreserved() as u64 * u64::from(self.poll_ns())
+    }
+
     /// Stores a new estimate of the duration of a poll in this local scheduler, in ns.
     pub(super) fn set_poll_ns(&self, ns: u32) {
         // Thieves read the estimate, so we write it only if it has changed noticeably.

@@ -230,7 +230,7 @@ impl<'a> LocalContext<'a> {
             self.tasks.slots.end_search(search);
         }
         let stolen = stolen?;
-        steal::notify_helpers(self.tasks, stolen.left_ns, None);
+        steal::notify_thieves(self.tasks, stolen.left_ns);
         Some((stolen.task, stolen.claim))
     }
 

@@ -5,7 +5,8 @@
 //!   idle worker. The whole pool does this at most once every [`NOTIFY_INTERVAL`], unless the queue
 //!   would keep its worker busy for longer than that.
 //! - A thief that leaves such a long queue behind notifies the next idle worker. The number of
-//!   workers therefore follows the work, however many there are.
+//!   workers therefore follows the work, however many there are. In a large pool it also wakes up
+//!   to two neighbours, because one notification after another would take long to reach all workers.
 //! - No worker is notified for a task in a LIFO slot or for tiny polls, because moving a task of
 //!   about 50 ns to another core costs more than running it.
 //! - If a holder makes no progress, its tasks are taken however short its polls were. The watchdog
@@ -16,7 +17,7 @@ use super::local::LocalScheduler;
 use super::state::Claim;
 use super::tasks::Tasks;
 use crate::sync::{AtomicU64, Instant, Ordering};
-use crate::worker::slots::When;
+use crate::worker::{current, slots::When};
 use std::time::Duration;
 
 /// The shortest estimate of a poll, in ns, that is worth a steal. If polls are shorter, moving the
@@ -63,7 +64,7 @@ pub(super) fn notify_helpers(tasks: &Tasks, work_ns: u64, now: Option<Instant>) 
         return;
     }
     let is_due = |now| tasks.notify_limiter.may_notify(now);
-    let long = work_ns > NOTIFY_INTERVAL.as_nanos() as u64;
+    let long = is_long(work_ns);
     // The answer of `is_searching` is only a hint. `notify_one` decides again, and the next
     // maintenance of a local scheduler comes soon.
     if !idle.is_searching() && (long || now.is_some_and(is_due)) {
@@ -71,6 +72,29 @@ pub(super) fn notify_helpers(tasks: &Tasks, work_ns: u64, now: Option<Instant>) 
         // again.
         let _ = tasks.slots.notify_one(0, When::Now);
     }
+}
+
+/// Notifies idle workers after this thread has stolen from a queue in which `left_ns` of work are
+/// left.
+pub(super) fn notify_thieves(tasks: &Tasks, left_ns: u64) {
+    notify_helpers(tasks, left_ns, None);
+    if tasks.slots.is_large() && is_long(left_ns) {
+        let own = current::index_in(&tasks.slots);
+        own.iter().for_each(|own| tasks.slots.wake_neighbours(*own));
+    }
+}
+
+/// Returns whether the queue from which a thief has stolen last seems to be long. A worker of a large
+/// pool that was woken as a neighbour then steals, although it owns no search.
+pub(super) fn is_worth_a_look(tasks: &Tasks) -> bool {
+    tasks.slots.is_large()
+        && scheduler(tasks, tasks.victim.load(Ordering::Relaxed))
+            .is_some_and(|victim| is_long(victim.queued_ns()))
+}
+
+/// Returns whether a worker is notified at once for a queue of this much work, in ns.
+fn is_long(work_ns: u64) -> bool {
+    work_ns > NOTIFY_INTERVAL.as_nanos() as u64
 }
 
 /// Returns the number of hints that a thief copies from a queue whose polls take this time. The
@@ -181,11 +205,10 @@ pub(super) unsafe fn search(tasks: &Tasks, own: &LocalScheduler) -> Option<Stole
         };
         // SAFETY: the caller holds `own`, which is another local scheduler.
         if let Some((task, claim)) = unsafe { scheduler.steal(own) } {
-            let left = scheduler.hints.unreserved();
-            if left > 0 && at != from {
+            if at != from && scheduler.hints.unreserved() > 0 {
                 tasks.victim.store(at, Ordering::Relaxed);
             }
-            let left_ns = left as u64 * u64::from(scheduler.poll_ns());
+            let left_ns = scheduler.queued_ns();
             return Some(Stolen {
                 task,
                 claim,

@@ -5,7 +5,7 @@ use super::cell::{self, Ran, Schedule, Task};
 use super::context;
 use super::local::{self, LocalContext, LocalScheduler};
 use super::state::Claim;
-use super::steal::Progress;
+use super::steal::{self, Progress};
 use super::tasks::Tasks;
 use crate::sync::{Ordering, prefetch};
 use crate::time::timers::Timers;
@@ -135,7 +135,8 @@ impl Tasks {
     ) -> bool {
         let closing = self.slots.is_closing();
         let bound = self.run_bound(slot, &mut search, closing);
-        let wanted = search.is_some() || rescues || self.outside.len() > 0;
+        let called = search.is_some() || rescues || self.outside.len() > 0;
+        let wanted = called || steal::is_worth_a_look(self);
         let context = local::current_in(self).or_else(|| {
             wanted
                 .then(|| self.attach(slot, WorkerSlots::leave_idle_for_code))

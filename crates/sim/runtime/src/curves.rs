@@ -16,8 +16,12 @@ pub struct Curve {
     pub bound: fn(&Machine, usize) -> f64,
 }
 
+/// The curve that is measured only if it is asked for, because it takes minutes for each number of
+/// workers.
+pub const HUGE_TREE: &str = "huge-tree";
+
 /// All curves that `creel-scale` can measure.
-pub const CURVES: [Curve; 13] = [
+pub const CURVES: [Curve; 14] = [
     Curve {
         name: "dispatch",
         what: "a loop with one item of 5 us per worker, without the item, while the workers spin",
@@ -57,6 +61,14 @@ pub const CURVES: [Curve; 13] = [
         bound_is: "the work divided by the workers, of which the caller is one",
         measure: |machine, workers| tree::<3>(machine, workers, 20),
         bound: |_, workers| 1_048_576.0 * 0.5 / workers as f64,
+    },
+    Curve {
+        name: HUGE_TREE,
+        what: "a binary tree of 8,388,608 leaves by join, 500 ns per leaf",
+        unit: "us",
+        bound_is: "the work divided by the workers, of which the caller is one",
+        measure: |machine, workers| tree::<3>(machine, workers, 23),
+        bound: |_, workers| 8_388_608.0 * 0.5 / workers as f64,
     },
     Curve {
         name: "scope",

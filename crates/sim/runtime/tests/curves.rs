@@ -58,9 +58,9 @@ fn the_output_is_repeatable() {
 }
 
 #[test]
-fn a_dispatch_to_128_workers_takes_less_than_1_7_us() {
+fn a_dispatch_to_128_workers_takes_less_than_1_45_us() {
     let us = value("dispatch", 128);
-    assert!(us < 1.7, "{us}");
+    assert!(us < 1.45, "{us}");
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn a_chain_of_tasks_is_as_fast_with_128_workers_as_with_one() {
 }
 
 #[test]
-fn a_burst_of_tasks_reaches_128_workers_in_less_than_3_3_times_its_bound() {
+fn a_burst_of_tasks_is_70_percent_efficient_with_128_workers() {
     let us = value("burst", 128);
-    assert!(us < 3.3 * 500.0, "{us}");
+    assert!(us < 500.0 / 0.7, "{us}");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_task_that_spawns_all_others_takes_less_than_1_9_times_its_bound_with_32_wor
 }
 
 #[test]
-fn tasks_that_spawn_tasks_take_less_than_2_1_times_their_bound_with_64_workers() {
+fn tasks_that_spawn_tasks_take_less_than_1_9_times_their_bound_with_64_workers() {
     let us = value("fan-out", 64);
-    assert!(us < 2.1 * 200.0, "{us}");
+    assert!(us < 1.9 * 200.0, "{us}");
 }

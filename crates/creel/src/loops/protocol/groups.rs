@@ -176,7 +176,9 @@ impl Part<'_> {
         // We first check one other share, because each check takes the cache line away from a worker
         // that may be about to claim.
         if is_claimed(home) && others.next().is_none_or(is_claimed) {
-            others.clone().for_each(|slot| self.share(slot).prefetch_claims());
+            others
+                .clone()
+                .for_each(|slot| self.share(slot).prefetch_claims());
             if others.all(is_claimed) {
                 let (line, index) = self.claimed_at(home);
                 line.set_group_claimed(index, epoch);

@@ -12,10 +12,10 @@ use crossbeam_utils::CachePadded;
 use std::{ops::Range, ptr};
 
 /// One worker's part of the protocol. It consists of four cache lines. The first one is for its own
-/// thread, and the second one reports to the caller. The other two report for a whole group, and
-/// are in use only if the worker is the first of its group. If a caller finds in the second cache
-/// line that the worker is done, it does not touch the first one, which therefore stays in the
-/// worker's cache.
+/// thread, and the second one reports to the caller. The third one reports for a whole group, and the
+/// fourth one for several groups. They are in use only if the worker is the first one of the group,
+/// or of these groups. If a caller finds in the second cache line that the worker is done, it does
+/// not touch the first one, which therefore stays in the worker's cache.
 #[derive(Debug)]
 pub(crate) struct Share {
     claims: CachePadded<Claims>,
@@ -88,7 +88,7 @@ impl Share {
                 done: AtomicU64::new(0),
             }),
             group_out: CachePadded::new(AtomicU64::new(0)),
-            groups_claimed: CachePadded::new([const { AtomicU64::new(0) }; GROUPS_PER_LINE]),
+            groups_claimed: CachePadded::new(std::array::from_fn(|_| AtomicU64::new(0))),
         }
     }
 

@@ -90,7 +90,7 @@ impl Sim {
         let mut state = engine.0.into_inner();
         for thread in &mut state.threads {
             if let Some(body) = &mut thread.body {
-                // SAFETY: the stack is never used again. What is on it leaks, which is allowed.
+                // SAFETY: no thread uses the stack again. Its values are never dropped, which is safe.
                 unsafe { body.force_reset() };
             }
         }

@@ -20,42 +20,54 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::Service;
 use hyper::{Method, Request, Response, header};
 use pin_project_lite::pin_project;
 
-/// The activity of one connection. Only the task of the connection accesses it, so relaxed accesses
-/// are in program order.
+/// The activity of one connection. Only the task of the connection changes the fields, except for
+/// `quiet`, so relaxed accesses are in program order.
+///
+/// A connection keeps it while it is idle. If we freed it with hyper's state and allocated it again,
+/// it would be in the middle of the freed memory, which could then not return to the system.
+///
+/// It is as small as possible, because a server with thousands of busy connections finds none of
+/// them in a near cache.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// The number of requests so far.
-    requests: AtomicUsize,
+    /// The number of times that the connection made progress. It makes progress by a request, by a
+    /// write that the system accepts, and by becoming stuck. An opaque connection also makes progress
+    /// by a read. The number wraps around.
+    progress: AtomicU32,
     /// The number of responses that are not completely in hyper's buffer yet.
-    answering: AtomicUsize,
-    /// The number of reads so far, and what this number was at the last request.
-    reads: AtomicUsize,
-    reads_at_request: AtomicUsize,
+    answering: AtomicU32,
+    /// The number of reads so far, and what this number was at the last request. Both wrap around.
+    reads: AtomicU32,
+    reads_at_request: AtomicU32,
+    /// The number of bytes that were read in the current turn of the task.
+    bytes: AtomicU32,
     /// Whether hyper still has to write a part of a response. It is set by a request, and cleared
     /// when hyper's output buffer is empty and no response is in progress.
     unsent: AtomicBool,
-    /// The number of bytes that were read in the current turn of the task.
-    bytes: AtomicUsize,
-    /// The number of writes that the system accepted, and whether the system rejected the last
-    /// write because its buffer is full.
-    writes: AtomicUsize,
+    /// Whether the system rejected the last write because its buffer is full.
     is_stuck: AtomicBool,
     /// Whether the connection is opaque: the next bytes may be something other than a request head.
     /// This is never reset.
     is_opaque: AtomicBool,
+    /// How often the connection has got or freed hyper's state.
+    phase: AtomicU32,
+    /// What the sweep has found: the progress in the upper half, and in the lower half for how many
+    /// milliseconds it has been the same. The lower half is 0 if the sweep has found nothing.
+    quiet: AtomicU64,
 }
 
 /// The maximum number of bytes that a task reads in one turn. Without it, a client that sends small
 /// frames without pause would occupy the worker.
-pub(crate) const BYTES_PER_TURN: usize = 64 << 10;
+pub(crate) const BYTES_PER_TURN: u32 = 64 << 10;
 
 impl Activity {
     /// Starts a turn of the connection's task.
@@ -75,16 +87,22 @@ impl Activity {
 
     /// Records that bytes were read.
     pub(crate) fn record_read(&self, bytes: usize) {
-        count(&self.reads, 1);
-        count(&self.bytes, bytes);
+        add(&self.reads, 1);
+        // All reads are shorter than 4 GB.
+        add(&self.bytes, u32::try_from(bytes).unwrap_or(u32::MAX));
+        if self.is_opaque.load(Relaxed) {
+            add(&self.progress, 1);
+        }
     }
 
     /// Records that the system accepted a part of a response, or that it rejected a write because
     /// its buffer is full.
     pub(crate) fn record_write(&self, is_taken: bool) {
+        let was_stuck = self.is_stuck.load(Relaxed);
         self.is_stuck.store(!is_taken, Relaxed);
-        if is_taken {
-            count(&self.writes, 1);
+        // The time of a stuck connection begins with its first rejected write.
+        if is_taken || !was_stuck {
+            add(&self.progress, 1);
         }
     }
 
@@ -101,85 +119,108 @@ impl Activity {
         if upgrades || request.method() == Method::CONNECT || !request.body().is_end_stream() {
             self.is_opaque.store(true, Relaxed);
         }
-        count(&self.requests, 1);
-        count(&self.answering, 1);
+        add(&self.progress, 1);
+        add(&self.answering, 1);
         self.reads_at_request
             .store(self.reads.load(Relaxed), Relaxed);
         self.unsent.store(true, Relaxed);
     }
 
-    /// Returns whether the connection has not received a request yet.
-    #[cfg(feature = "http2")]
-    pub(crate) fn is_new(&self) -> bool {
-        self.requests.load(Relaxed) == 0
-    }
-
     /// Returns whether the connection is idle now. This means that all requests are answered, all
     /// output is written, and nothing was read after the last request.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.is_opaque.load(Relaxed)
-            && !self.is_stuck.load(Relaxed)
-            && !self.unsent.load(Relaxed)
-            && self.reads.load(Relaxed) == self.reads_at_request.load(Relaxed)
+        self.state() == State::Idle
     }
 
-    /// Returns what the connection has done since the last call, whose counters are in `before`.
-    /// Updates these counters. Call it when the task of the connection has nothing else to do.
-    pub(crate) fn check(&self, before: &mut Seen) -> State {
-        let now = Seen {
-            requests: self.requests.load(Relaxed),
-            reads: self.reads.load(Relaxed),
-            writes: self.writes.load(Relaxed),
-        };
-        let before = std::mem::replace(before, now);
-        let is_opaque = self.is_opaque.load(Relaxed);
-        if now.requests != before.requests || now.writes != before.writes {
-            State::Busy
-        } else if self.is_stuck.load(Relaxed) {
+    fn state(&self) -> State {
+        if self.is_stuck.load(Relaxed) {
             State::Stuck
         } else if self.unsent.load(Relaxed) {
             State::Busy
-        } else if is_opaque {
-            // Bytes that were read may be part of a request's body, so a read counts as activity.
-            match now.reads == before.reads {
-                true => State::Waiting,
-                false => State::Busy,
-            }
-        } else if now.reads == self.reads_at_request.load(Relaxed) {
+        } else if !self.is_opaque.load(Relaxed)
+            && self.reads.load(Relaxed) == self.reads_at_request.load(Relaxed)
+        {
             State::Idle
         } else {
             State::Waiting
         }
     }
+
+    /// Returns the progress so far. Any thread may call it. Another thread than that of the
+    /// connection's task may see the fields at different times.
+    pub(crate) fn progress(&self) -> Progress {
+        Progress {
+            count: self.progress.load(Relaxed),
+            state: self.state(),
+        }
+    }
+
+    /// Records that the progress was the same for some time. Any thread may call it.
+    pub(crate) fn record_quiet(&self, progress: Progress, time: Duration) {
+        let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
+        let quiet = u64::from(progress.count) << 32 | u64::from(ms);
+        self.quiet.store(quiet, Relaxed);
+    }
+
+    /// Returns the state of a connection without progress, and for how long it has made none, if the
+    /// sweep has found that. Call it when the task of the connection has nothing else to do. It
+    /// returns each finding once.
+    pub(crate) fn take_quiet(&self) -> Option<(State, Duration)> {
+        let quiet = self.quiet.load(Relaxed);
+        if quiet == 0 {
+            return None;
+        }
+        self.quiet.store(0, Relaxed);
+        let (count, ms) = ((quiet >> 32) as u32, quiet as u32);
+        // The connection may have made progress since.
+        let is_current = count == self.progress.load(Relaxed);
+        is_current.then(|| (self.state(), Duration::from_millis(ms.into())))
+    }
+
+    /// Records that the connection has got or freed hyper's state. Returns the number of this phase.
+    pub(crate) fn begin_phase(&self) -> u32 {
+        add(&self.phase, 1);
+        self.quiet.store(0, Relaxed);
+        self.phase()
+    }
+
+    /// Returns the number of the current phase. Any thread may call it.
+    pub(crate) fn phase(&self) -> u32 {
+        self.phase.load(Relaxed)
+    }
 }
 
-/// The counters of a connection at one time.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
-    requests: usize,
-    reads: usize,
-    writes: usize,
+/// The progress of a connection at one time.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    count: u32,
+    state: State,
 }
 
-/// The activity of a connection during a period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl Progress {
+    /// Returns whether the connection is busy, although it may make no progress for now.
+    pub(crate) fn is_busy(self) -> bool {
+        self.state == State::Busy
+    }
+}
+
+/// What a connection does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum State {
-    /// A request was read, a response is in progress, or a part of one was written. On an opaque
-    /// connection, a read counts as well.
+    /// A response is in progress.
+    #[default]
     Busy,
-    /// During the period, the client read nothing of its response.
+    /// A response is in progress, and the client did not read what was sent.
     Stuck,
-    /// During the period, no complete request head arrived. On an opaque connection, nothing
-    /// arrived.
+    /// No complete request head has arrived. On an opaque connection, the next bytes may be anything.
     Waiting,
-    /// During the period, nothing happened, and the connection is between two requests. hyper's
-    /// buffers can be freed.
+    /// The connection is between two requests. hyper's buffers can be freed.
     Idle,
 }
 
-/// Adds to a counter. A load and a store are enough, and cheaper than an atomic addition, because
-/// only the task of the connection writes the counter.
-fn count(counter: &AtomicUsize, more: usize) {
+/// Adds to a counter, which wraps around. A load and a store are enough, and cheaper than an atomic
+/// addition, because only the task of the connection writes the counter.
+fn add(counter: &AtomicU32, more: u32) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
@@ -188,7 +229,7 @@ struct Answering(Arc<Activity>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        count(&self.0.answering, 1_usize.wrapping_neg());
+        add(&self.0.answering, 1_u32.wrapping_neg());
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::error::Error;
 use std::future::{Future, poll_fn};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use creel::task::CancellationToken;
@@ -19,37 +20,45 @@ use hyper::{Request, Response};
 
 #[cfg(feature = "http2")]
 use crate::Executor;
-use crate::activity::{Activity, Seen, State, Tracked};
+use crate::activity::{Activity, State, Tracked};
 use crate::event::End;
 use crate::peer::{Peer, WithPeer};
 use crate::server_io::ServerIo;
+use crate::sweep::{self, FirstPause, Sweep};
 
-/// The interval after which we check a connection for activity. A connection without activity needs
-/// no buffers.
-///
-/// The first checks come early. If many clients send a single request each, only a few of them
-/// therefore hold buffers at the same time. The interval doubles up to [`CHECK_INTERVAL_MAX`], so
-/// we check a busy connection once per second. A connection that was idle for a shorter time than
-/// that starts with the longest interval. Otherwise a client with a request every 500 ms would make
-/// us free and allocate hyper's state for each of them.
-const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(62);
-/// The longest interval between two checks.
-const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
-
-/// The state that all connections of a server share: the service, the limits and hyper's settings.
-pub(crate) struct Shared<S> {
+/// The settings of a server, which all of its connections share.
+pub(crate) struct Settings<S> {
     pub(crate) service: Arc<S>,
     pub(crate) head: Duration,
     pub(crate) write: Duration,
-    /// The number of HTTP/1 connections that hold hyper's state (with its buffers). It is a hint
-    /// and needs no memory ordering.
-    pub(crate) awake: AtomicUsize,
-    /// The number of connections in `awake` above which a connection frees hyper's state as soon as
-    /// it is idle.
+    /// The number of connections with hyper's state above which a connection frees it as soon as it
+    /// is idle.
     pub(crate) max_idle_buffers: usize,
     pub(crate) http1: http1::Builder,
     #[cfg(feature = "http2")]
     pub(crate) http2: http2::Builder<Executor>,
+}
+
+/// The state that all connections of a server share.
+pub(crate) struct Server<S> {
+    settings: Settings<S>,
+    /// Cancelled when the server shuts down.
+    pub(crate) stopping: CancellationToken,
+    pub(crate) sweep: Sweep,
+    /// The number of HTTP/1 connections that hold hyper's state (with its buffers). It is a hint
+    /// and needs no memory ordering.
+    awake: AtomicUsize,
+}
+
+impl<S> Server<S> {
+    pub(crate) fn new(settings: Settings<S>) -> Self {
+        Server {
+            settings,
+            stopping: CancellationToken::new(),
+            sweep: Sweep::default(),
+            awake: AtomicUsize::new(0),
+        }
+    }
 }
 
 /// A guard that counts a connection as holding hyper's state until it is dropped.
@@ -69,22 +78,19 @@ impl Drop for Awake<'_> {
 }
 
 /// The limits that apply to an HTTP/1 connection while it shows no activity.
-struct Watch<'a> {
+struct Limits<'a> {
     awake: &'a AtomicUsize,
     max_idle_buffers: usize,
     silent: Duration,
     stuck: Duration,
-    /// The time until the first check.
-    first_check: Duration,
 }
 
-/// Serves one connection until it ends. Its requests get the address of the client, if `peer` has
-/// one.
+/// Serves one connection until it ends, after a handshake. Its requests get the address of the
+/// client, if `peer` has one.
 pub(crate) async fn serve<T, S, B, A>(
-    io: T,
-    shared: Arc<Shared<S>>,
+    handshake: impl Future<Output = io::Result<T>>,
+    server: Arc<Server<S>>,
     peer: Option<Peer<A>>,
-    stopping: CancellationToken,
 ) -> End
 where
     A: Send + Sync + 'static,
@@ -96,17 +102,30 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    let activity = Arc::new(Activity::default());
+    let Server {
+        settings,
+        stopping,
+        sweep,
+        awake,
+    } = &*server;
+    let handshake = creel::time::timeout(settings.head, handshake);
+    let io = match stopping.run_until(handshake).await {
+        Some(Ok(Ok(io))) => io,
+        Some(Ok(Err(error))) => return End::Handshake(error),
+        Some(Err(_)) => return End::Silent,
+        None => return End::Done,
+    };
     let service = WithPeer {
-        service: Arc::clone(&shared.service),
+        service: Arc::clone(&settings.service),
         peer,
     };
+    let activity = Arc::new(Activity::default());
     let mut rest = Some((io, Vec::new()));
     let mut idle_since = None;
     while let Some((io, first)) = rest.take() {
         let mut server_io = ServerIo::new(io, first, Arc::clone(&activity));
         let begin = poll_fn(|cx| server_io.poll_begin(cx));
-        let begin = creel::time::timeout(shared.head, begin);
+        let begin = creel::time::timeout(settings.head, begin);
         match stopping.run_until(begin).await {
             Some(Ok(Ok(()))) => {}
             // Reading failed before a request, for example because the client has reset the
@@ -117,13 +136,13 @@ where
         }
         // A client that has used HTTP/1 on this connection cannot change to HTTP/2.
         #[cfg(feature = "http2")]
-        if activity.is_new() && server_io.is_http2() {
-            let serving = shared.http2.serve_connection(server_io, service);
+        if idle_since.is_none() && server_io.is_http2() {
+            let serving = settings.http2.serve_connection(server_io, service);
             // We box the state of HTTP/2, because otherwise the futures of HTTP/1 connections would
             // reserve space for it.
             let mut serving = Box::pin(serving);
             let end = |it: &mut Pin<Box<Http2<T, S, A>>>| it.as_mut().graceful_shutdown();
-            let ended = until(&mut serving, end, &stopping, &activity, None).await;
+            let ended = until(&mut serving, end, stopping, &activity, None).await;
             return ended.unwrap_or(End::Done);
         }
         let tracked = Tracked {
@@ -132,24 +151,27 @@ where
         };
         // We box hyper's state and drop it when the connection is idle. Otherwise the future of the
         // connection would reserve memory for it all the time.
-        let _awake = Awake::new(&shared.awake);
-        let serving = shared.http1.serve_connection(server_io, tracked);
+        let _awake = Awake::new(awake);
+        let serving = settings.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
-        let was_short = |since| creel::time::now() - since < CHECK_INTERVAL_MAX;
-        // We check the limits ourselves once per interval, because hyper's own timeout would arm a
-        // timer for each request.
-        let watch = Watch {
-            awake: &shared.awake,
-            max_idle_buffers: shared.max_idle_buffers,
-            silent: shared.head,
-            stuck: shared.write,
-            first_check: match idle_since.is_some_and(was_short) {
-                true => CHECK_INTERVAL_MAX,
-                false => CHECK_INTERVAL_MIN,
-            },
+        let was_short = |since| sweep::is_short(creel::time::now() - since);
+        let first_pause = match idle_since.is_some_and(was_short) {
+            true => FirstPause::Long,
+            false => FirstPause::Short,
         };
-        if let Some(ended) = until(&mut serving, end, &stopping, &activity, Some(watch)).await {
+        // We check the limits ourselves from time to time, because hyper's own timeout would arm a
+        // timer for each request.
+        let check = |cx: &mut Context<'_>| sweep.check(&activity, cx.waker(), first_pause);
+        let _checked = poll_fn(|cx| Poll::Ready(check(cx))).await;
+        let limits = Limits {
+            awake,
+            max_idle_buffers: settings.max_idle_buffers,
+            silent: settings.head,
+            stuck: settings.write,
+        };
+        let ended = until(&mut serving, end, stopping, &activity, Some(limits));
+        if let Some(ended) = ended.await {
             return ended;
         }
         idle_since = Some(creel::time::now());
@@ -167,21 +189,16 @@ type Http2<T, S, A> = http2::Connection<ServerIo<T>, WithPeer<S, A>, Executor>;
 /// the stream can be taken back from hyper.
 ///
 /// This starts the graceful shutdown of the connection when `stopping` is cancelled, and ends a
-/// connection that exceeds a limit of `watch`.
+/// connection that exceeds one of the `limits`.
 async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     serving: &mut F,
     end: impl Fn(&mut F),
     stopping: &CancellationToken,
     activity: &Activity,
-    watch: Option<Watch<'_>>,
+    limits: Option<Limits<'_>>,
 ) -> Option<End> {
     let mut stop_signal = stopping.cancelled();
     let mut is_stopping = false;
-    let mut pause = watch
-        .as_ref()
-        .map_or(CHECK_INTERVAL_MIN, |watch| watch.first_check);
-    let mut check = creel::time::sleep(pause);
-    let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
     poll_fn(|cx| {
         activity.start_turn();
         if !is_stopping && Pin::new(&mut stop_signal).poll(cx).is_ready() {
@@ -191,27 +208,23 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         if let Poll::Ready(done) = Pin::new(&mut *serving).poll(cx) {
             return Poll::Ready(Some(done.map_or_else(End::Failed, |()| End::Done)));
         }
-        let Some(watch) = &watch else {
+        let Some(limits) = &limits else {
             return Poll::Pending;
         };
-        if !is_stopping && watch.awake.load(Relaxed) > watch.max_idle_buffers && activity.is_idle()
+        if !is_stopping
+            && limits.awake.load(Relaxed) > limits.max_idle_buffers
+            && activity.is_idle()
         {
             return Poll::Ready(None);
         }
-        while Pin::new(&mut check).poll(cx).is_ready() {
-            match activity.check(&mut seen) {
-                State::Idle if !is_stopping => return Poll::Ready(None),
-                // During the shutdown, we end a connection that has no request in progress.
-                State::Idle | State::Waiting if is_stopping => return Poll::Ready(Some(End::Done)),
-                State::Waiting if waited >= watch.silent => return Poll::Ready(Some(End::Silent)),
-                State::Stuck if waited >= watch.stuck => return Poll::Ready(Some(End::NotRead)),
-                State::Busy => waited = Duration::ZERO,
-                _ => waited += pause,
-            }
-            pause = (2 * pause).min(CHECK_INTERVAL_MAX);
-            check = creel::time::sleep(pause);
+        match activity.take_quiet() {
+            Some((State::Idle, _)) if !is_stopping => Poll::Ready(None),
+            // During the shutdown, we end a connection that has no request in progress.
+            Some((State::Idle | State::Waiting, _)) if is_stopping => Poll::Ready(Some(End::Done)),
+            Some((State::Waiting, time)) if time >= limits.silent => Poll::Ready(Some(End::Silent)),
+            Some((State::Stuck, time)) if time >= limits.stuck => Poll::Ready(Some(End::NotRead)),
+            _ => Poll::Pending,
         }
-        Poll::Pending
     })
     .await
 }

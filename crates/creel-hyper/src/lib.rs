@@ -49,6 +49,8 @@ mod per_core;
 mod serve;
 #[cfg(feature = "server")]
 mod server_io;
+#[cfg(feature = "server")]
+mod sweep;
 mod timer;
 #[cfg(feature = "tower")]
 mod tower;

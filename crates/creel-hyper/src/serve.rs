@@ -6,12 +6,11 @@ use std::future::{Future, IntoFuture, Ready, poll_fn, ready};
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 use std::time::Duration;
 
 use creel::net::{Connection, Listen, Listener, Stream};
-use creel::task::{CancellationToken, JoinError, JoinSet};
+use creel::task::{JoinError, JoinSet};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
@@ -21,7 +20,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 
 use crate::Io;
-use crate::connection::{self, Shared};
+use crate::connection::{self, Server, Settings};
 use crate::event::{End, Event};
 use crate::peer::Peer;
 #[cfg(feature = "http2")]
@@ -113,11 +112,10 @@ pub fn serve<L: Listen, S>(listener: Listener<L>, service: S) -> Serve<L, S> {
         grace: GRACE,
         with_peer: false,
         on_event: Box::new(|_| {}),
-        shared: Shared {
+        settings: Settings {
             service: Arc::new(service),
             head: HEAD,
             write: WRITE,
-            awake: AtomicUsize::new(0),
             max_idle_buffers: usize::MAX,
             http1: http1::Builder::new(),
             #[cfg(feature = "http2")]
@@ -159,7 +157,7 @@ pub struct Serve<L: Listen, S, H = NoHandshake<<L as Listen>::Connection>> {
     grace: Duration,
     with_peer: bool,
     on_event: Box<dyn FnMut(Event) + Send>,
-    shared: Shared<S>,
+    settings: Settings<S>,
 }
 
 /// The type of the default [handshake](Serve::handshake), which does nothing.
@@ -212,7 +210,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
             grace: self.grace,
             with_peer: self.with_peer,
             on_event: self.on_event,
-            shared: self.shared,
+            settings: self.settings,
         }
     }
 
@@ -269,7 +267,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// buffers after each response, which costs one or two microseconds per request. By default,
     /// all connections keep their buffers for up to two seconds.
     pub fn max_idle_buffers(mut self, max: usize) -> Self {
-        self.shared.max_idle_buffers = max;
+        self.settings.max_idle_buffers = max;
         self
     }
 
@@ -279,7 +277,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// or two. The default is 30 s. The limit applies to an HTTP/2 connection only until its first
     /// bytes have arrived.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
-        self.shared.head = limit;
+        self.settings.head = limit;
         self
     }
 
@@ -287,7 +285,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     ///
     /// The time is accurate to a second or two. The default is 60 s.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
-        self.shared.write = limit;
+        self.settings.write = limit;
         self
     }
 
@@ -359,7 +357,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// # }
     /// ```
     pub fn http1(mut self, settings: http1::Builder) -> Self {
-        self.shared.http1 = settings;
+        self.settings.http1 = settings;
         self
     }
 
@@ -384,7 +382,7 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     #[cfg(feature = "http2")]
     pub fn http2(mut self, mut settings: http2::Builder<Executor>) -> Self {
         settings.timer(Timer);
-        self.shared.http2 = settings;
+        self.settings.http2 = settings;
         self
     }
 }
@@ -424,10 +422,11 @@ where
             grace,
             with_peer,
             mut on_event,
-            shared,
+            settings,
         } = self;
-        let shared = Arc::new(shared);
-        let stopping = CancellationToken::new();
+        let server = Arc::new(Server::new(settings));
+        let sweeping = Arc::clone(&server);
+        let _sweep = creel::task::spawn(async move { sweeping.sweep.run().await }).abort_on_drop();
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
@@ -452,16 +451,8 @@ where
                     let _ = stream.as_std().without_delay();
                     let begin = handshake(stream);
                     let peer = with_peer.then(|| Peer::new(address));
-                    let (shared, stopping) = (Arc::clone(&shared), stopping.clone());
-                    connections.spawn(async move {
-                        let begin = creel::time::timeout(shared.head, begin);
-                        match stopping.run_until(begin).await {
-                            Some(Ok(Ok(io))) => connection::serve(io, shared, peer, stopping).await,
-                            Some(Ok(Err(error))) => End::Handshake(error),
-                            Some(Err(_)) => End::Silent,
-                            None => End::Done,
-                        }
-                    });
+                    let server = Arc::clone(&server);
+                    connections.spawn(connection::serve(begin, server, peer));
                 }
                 Some(Err(error)) => {
                     let is_over = is_of_one_connection(&error);
@@ -473,7 +464,7 @@ where
             }
         }
         drop(listener);
-        stopping.cancel();
+        server.stopping.cancel();
         let ended = async {
             while let Some(ended) = connections.join_next().await {
                 on_event(Event::Ended(how(ended)));

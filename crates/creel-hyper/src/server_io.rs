@@ -80,7 +80,7 @@ impl<T: Read + Unpin> Read for ServerIo<T> {
             // SAFETY: We only write initialized bytes to the buffer, so no byte becomes
             // uninitialized.
             let place = unsafe { into.as_mut() };
-            let most = place.len().min(BYTES_PER_TURN);
+            let most = place.len().min(BYTES_PER_TURN as usize);
             let mut part = ReadBuf::uninit(&mut place[..most]);
             ready!(Pin::new(&mut this.io).poll_read(cx, part.unfilled()))?;
             let read = part.filled().len();
@@ -165,7 +165,7 @@ mod tests {
         let activity = Arc::new(Activity::default());
         let mut server_io = ServerIo::new(Endless, Vec::new(), Arc::clone(&activity));
         let cx = &mut Context::from_waker(Waker::noop());
-        let mut bytes = vec![0; 10 * BYTES_PER_TURN];
+        let mut bytes = vec![0; 10 * BYTES_PER_TURN as usize];
         for _ in 0..3 {
             let mut read = 0;
             loop {
@@ -176,9 +176,9 @@ mod tests {
                 }
                 assert!(place.filled().iter().all(|byte| *byte == 7));
                 read += place.filled().len();
-                assert!(read < 2 * BYTES_PER_TURN, "the turn does not end");
+                assert!(read < 2 * BYTES_PER_TURN as usize, "the turn does not end");
             }
-            assert!(read >= BYTES_PER_TURN);
+            assert!(read >= BYTES_PER_TURN as usize);
         }
     }
 }

@@ -4,7 +4,6 @@
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -319,6 +318,8 @@ fn stalled_readers_use_bounded_memory_and_do_not_block_others() {
 #[cfg(feature = "http2")]
 #[test]
 fn a_client_that_sends_without_pause_does_not_block_others() {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     let server = start(1);
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

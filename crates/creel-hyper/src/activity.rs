@@ -30,7 +30,7 @@ use hyper::{Method, Request, Response, header};
 use pin_project_lite::pin_project;
 
 /// The activity of one connection. Only the task of the connection changes the fields, except for
-/// `quiet`, so relaxed accesses are in program order.
+/// `quiet`, so its relaxed accesses are in program order. The sweep also reads them (`sweep.rs`).
 ///
 /// A connection keeps it while it is idle. If we freed it with hyper's state and allocated it again,
 /// it would be in the middle of the freed memory, which could then not return to the system.
@@ -39,10 +39,10 @@ use pin_project_lite::pin_project;
 /// them in a near cache.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
-    /// The number of times that the connection made progress. It makes progress by a request, by a
-    /// write that the system accepts, and by becoming stuck. An opaque connection also makes progress
-    /// by a read. The number wraps around.
-    progress: AtomicU32,
+    /// The number of changes so far. A change is a request, a write that the system accepts, the
+    /// first write that it rejects, and the begin of a phase. On an opaque connection that is not
+    /// stuck, a read is a change as well. The number wraps around.
+    changes: AtomicU32,
     /// The number of responses that are not completely in hyper's buffer yet.
     answering: AtomicU32,
     /// The number of reads so far, and what this number was at the last request. Both wrap around.
@@ -58,10 +58,11 @@ pub(crate) struct Activity {
     /// Whether the connection is opaque: the next bytes may be something other than a request head.
     /// This is never reset.
     is_opaque: AtomicBool,
-    /// How often the connection has got or freed hyper's state.
+    /// How often the connection has received or freed hyper's state.
     phase: AtomicU32,
-    /// What the sweep has found: the progress in the upper half, and in the lower half for how many
-    /// milliseconds it has been the same. The lower half is 0 if the sweep has found nothing.
+    /// What the sweep has found: the number of changes in the upper half, and in the lower half for
+    /// how many milliseconds it has been the same. The lower half is 0 if the sweep has found
+    /// nothing.
     quiet: AtomicU64,
 }
 
@@ -90,8 +91,8 @@ impl Activity {
         add(&self.reads, 1);
         // All reads are shorter than 4 GB.
         add(&self.bytes, u32::try_from(bytes).unwrap_or(u32::MAX));
-        if self.is_opaque.load(Relaxed) {
-            add(&self.progress, 1);
+        if self.is_opaque.load(Relaxed) && !self.is_stuck.load(Relaxed) {
+            add(&self.changes, 1);
         }
     }
 
@@ -102,7 +103,7 @@ impl Activity {
         self.is_stuck.store(!is_taken, Relaxed);
         // The time of a stuck connection begins with its first rejected write.
         if is_taken || !was_stuck {
-            add(&self.progress, 1);
+            add(&self.changes, 1);
         }
     }
 
@@ -119,7 +120,7 @@ impl Activity {
         if upgrades || request.method() == Method::CONNECT || !request.body().is_end_stream() {
             self.is_opaque.store(true, Relaxed);
         }
-        add(&self.progress, 1);
+        add(&self.changes, 1);
         add(&self.answering, 1);
         self.reads_at_request
             .store(self.reads.load(Relaxed), Relaxed);
@@ -150,7 +151,7 @@ impl Activity {
     /// connection's task may see the fields at different times.
     pub(crate) fn progress(&self) -> Progress {
         Progress {
-            count: self.progress.load(Relaxed),
+            changes: self.changes.load(Relaxed),
             state: self.state(),
         }
     }
@@ -158,7 +159,7 @@ impl Activity {
     /// Records that the progress was the same for some time. Any thread may call it.
     pub(crate) fn record_quiet(&self, progress: Progress, time: Duration) {
         let ms = u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
-        let quiet = u64::from(progress.count) << 32 | u64::from(ms);
+        let quiet = u64::from(progress.changes) << 32 | u64::from(ms);
         self.quiet.store(quiet, Relaxed);
     }
 
@@ -171,15 +172,18 @@ impl Activity {
             return None;
         }
         self.quiet.store(0, Relaxed);
-        let (count, ms) = ((quiet >> 32) as u32, quiet as u32);
+        let (changes, ms) = ((quiet >> 32) as u32, quiet as u32);
         // The connection may have made progress since.
-        let is_current = count == self.progress.load(Relaxed);
+        let is_current = changes == self.changes.load(Relaxed);
         is_current.then(|| (self.state(), Duration::from_millis(ms.into())))
     }
 
-    /// Records that the connection has got or freed hyper's state. Returns the number of this phase.
+    /// Records that the connection has received or freed hyper's state. Returns the number of this
+    /// phase.
     pub(crate) fn begin_phase(&self) -> u32 {
         add(&self.phase, 1);
+        // A finding of the last phase does not count in this one.
+        add(&self.changes, 1);
         self.quiet.store(0, Relaxed);
         self.phase()
     }
@@ -193,7 +197,7 @@ impl Activity {
 /// The progress of a connection at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    count: u32,
+    changes: u32,
     state: State,
 }
 
@@ -295,5 +299,40 @@ impl<B: Body> Body for Answer<B> {
 
     fn size_hint(&self) -> SizeHint {
         self.of.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_of_a_body_do_not_extend_the_time_of_a_stuck_response() {
+        let activity = Activity::default();
+        activity.is_opaque.store(true, Relaxed);
+        let before = activity.progress();
+        activity.record_read(1);
+        assert_ne!(activity.progress(), before);
+        activity.record_write(false);
+        let stuck = activity.progress();
+        activity.record_read(1);
+        activity.record_write(false);
+        assert_eq!(activity.progress(), stuck);
+        activity.record_write(true);
+        assert_ne!(activity.progress(), stuck);
+    }
+
+    #[test]
+    fn a_finding_of_one_phase_does_not_count_in_the_next() {
+        let activity = Activity::default();
+        activity.begin_phase();
+        let progress = activity.progress();
+        let time = Duration::from_secs(1);
+        activity.record_quiet(progress, time);
+        assert_eq!(activity.take_quiet(), Some((State::Idle, time)));
+        assert_eq!(activity.take_quiet(), None);
+        activity.begin_phase();
+        activity.record_quiet(progress, time);
+        assert_eq!(activity.take_quiet(), None);
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use creel::task::CancellationToken;
@@ -44,7 +44,7 @@ pub(crate) struct Server<S> {
     settings: Settings<S>,
     /// Cancelled when the server shuts down.
     pub(crate) stopping: CancellationToken,
-    pub(crate) sweep: Sweep,
+    pub(crate) sweep: Arc<Sweep>,
     /// The number of HTTP/1 connections that hold hyper's state (with its buffers). It is a hint
     /// and needs no memory ordering.
     awake: AtomicUsize,
@@ -55,7 +55,7 @@ impl<S> Server<S> {
         Server {
             settings,
             stopping: CancellationToken::new(),
-            sweep: Sweep::default(),
+            sweep: Arc::default(),
             awake: AtomicUsize::new(0),
         }
     }
@@ -83,6 +83,10 @@ struct Limits<'a> {
     max_idle_buffers: usize,
     silent: Duration,
     stuck: Duration,
+    /// Checks the connection from time to time. hyper's own timeout would arm a timer for each
+    /// request.
+    sweep: &'a Sweep,
+    first_pause: FirstPause,
 }
 
 /// Serves one connection until it ends, after a handshake. Its requests get the address of the
@@ -155,20 +159,18 @@ where
         let serving = settings.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
-        let was_short = |since| sweep::is_short(creel::time::now() - since);
-        let first_pause = match idle_since.is_some_and(was_short) {
+        let was_brief = |since| sweep::was_idle_briefly(creel::time::now() - since);
+        let first_pause = match idle_since.is_some_and(was_brief) {
             true => FirstPause::Long,
             false => FirstPause::Short,
         };
-        // We check the limits ourselves from time to time, because hyper's own timeout would arm a
-        // timer for each request.
-        let check = |cx: &mut Context<'_>| sweep.check(&activity, cx.waker(), first_pause);
-        let _checked = poll_fn(|cx| Poll::Ready(check(cx))).await;
         let limits = Limits {
             awake,
             max_idle_buffers: settings.max_idle_buffers,
             silent: settings.head,
             stuck: settings.write,
+            sweep,
+            first_pause,
         };
         let ended = until(&mut serving, end, stopping, &activity, Some(limits));
         if let Some(ended) = ended.await {
@@ -194,11 +196,12 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     serving: &mut F,
     end: impl Fn(&mut F),
     stopping: &CancellationToken,
-    activity: &Activity,
+    activity: &Arc<Activity>,
     limits: Option<Limits<'_>>,
 ) -> Option<End> {
     let mut stop_signal = stopping.cancelled();
     let mut is_stopping = false;
+    let mut registration = None;
     poll_fn(|cx| {
         activity.start_turn();
         if !is_stopping && Pin::new(&mut stop_signal).poll(cx).is_ready() {
@@ -217,6 +220,11 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
         {
             return Poll::Ready(None);
         }
+        // Most connections beyond `max_idle_buffers` do not get here.
+        registration.get_or_insert_with(|| {
+            let sweep = limits.sweep;
+            sweep.register(activity, cx.waker(), limits.first_pause)
+        });
         match activity.take_quiet() {
             Some((State::Idle, _)) if !is_stopping => Poll::Ready(None),
             // During the shutdown, we end a connection that has no request in progress.

@@ -425,8 +425,9 @@ where
             settings,
         } = self;
         let server = Arc::new(Server::new(settings));
-        let sweeping = Arc::clone(&server);
-        let _sweep = creel::task::spawn(async move { sweeping.sweep.run().await }).abort_on_drop();
+        // The task must not keep the service alive, because it may end after this function returns.
+        let sweep = Arc::clone(&server.sweep);
+        let _sweep = creel::task::spawn(async move { sweep.run().await }).abort_on_drop();
         let mut connections = JoinSet::new();
         let mut stop = pin!(stop);
         loop {

@@ -6,8 +6,8 @@
 //! wakes only connections without progress. The connection then decides itself, because only its own
 //! task knows its state for certain.
 //!
-//! The sweep runs at most once per [`TICK`]. While no connection holds hyper's state, it has no
-//! timer.
+//! The sweep runs about once per [`TICK`], or twice if new connections arrive. While no connection
+//! holds hyper's state, it has no timer.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -39,7 +39,7 @@ pub(crate) enum FirstPause {
 }
 
 /// Returns whether a connection was idle for such a short time that it gets [`FirstPause::Long`].
-pub(crate) fn is_short(idle: Duration) -> bool {
+pub(crate) fn was_idle_briefly(idle: Duration) -> bool {
     idle < TICK * PAUSE_MAX
 }
 
@@ -47,9 +47,10 @@ pub(crate) fn is_short(idle: Duration) -> bool {
 #[derive(Default)]
 pub(crate) struct Sweep(Mutex<Inbox>);
 
-/// The connections that the sweep has not seen yet.
+/// What connections and the sweep share.
 #[derive(Default)]
 struct Inbox {
+    /// The connections that the sweep has not seen yet.
     new: Vec<Entry>,
     /// When the sweep runs next. `None` means that it has no timer.
     next: Option<Instant>,
@@ -60,7 +61,8 @@ struct Inbox {
 /// A connection that the sweep checks.
 struct Entry {
     activity: Arc<Activity>,
-    /// The phase of the connection. In a later one, it is another entry.
+    /// The phase of the connection. If the connection is in a later phase, another entry represents
+    /// it.
     phase: u32,
     /// The waker of the connection's task.
     waker: Waker,
@@ -68,28 +70,30 @@ struct Entry {
     pause: u32,
     /// The time of the next check.
     due: Instant,
-    /// The progress at the last check, and since when it has been the same.
+    /// The progress at the last check, and for how many ticks it has been the same. We add up the
+    /// pauses and do not read the clock. After the whole process was stopped, a client therefore
+    /// still has time to go on.
     seen: Progress,
-    since: Instant,
+    quiet: u32,
 }
 
-/// A guard. When it is dropped, the sweep forgets the connection.
-pub(crate) struct Checked(Arc<Activity>);
+/// The registration of a connection. When it is dropped, the sweep forgets the connection.
+pub(crate) struct Registration(Arc<Activity>);
 
-impl Drop for Checked {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.0.begin_phase();
     }
 }
 
 impl Sweep {
-    /// Checks a connection from now on, until the guard is dropped. `waker` wakes its task.
-    pub(crate) fn check(
+    /// Registers a connection, so that the sweep checks it. `waker` wakes its task.
+    pub(crate) fn register(
         &self,
         activity: &Arc<Activity>,
         waker: &Waker,
         first: FirstPause,
-    ) -> Checked {
+    ) -> Registration {
         let now = creel::time::now();
         let pause = match first {
             FirstPause::Short => 1,
@@ -102,16 +106,17 @@ impl Sweep {
             pause,
             due: now + TICK * pause,
             seen: Progress::default(),
-            since: now,
+            quiet: 0,
         };
         let mut inbox = self.lock();
         let is_earlier = inbox.next.is_none_or(|next| entry.due < next);
         inbox.new.push(entry);
-        // The sweep sets `next` again when it has run.
+        // We take the waker, so that the sweep is woken once. When it runs, it sets `sweeper` and
+        // `next` again.
         let sweeper = is_earlier.then(|| inbox.sweeper.take()).flatten();
         drop(inbox);
         sweeper.inspect(Waker::wake_by_ref);
-        Checked(Arc::clone(activity))
+        Registration(Arc::clone(activity))
     }
 
     fn lock(&self) -> MutexGuard<'_, Inbox> {
@@ -134,18 +139,20 @@ impl Sweep {
         loop {
             let now = creel::time::now();
             entries.retain_mut(|entry| entry.due > now || entry.check(now));
-            let mut inbox = self.lock();
             // We keep no memory of connections that are gone.
-            match entries.is_empty() {
-                true => *entries = mem::take(&mut inbox.new),
-                false => entries.extend(mem::take(&mut inbox.new)),
+            if entries.len() < entries.capacity() / 4 {
+                entries.shrink_to(2 * entries.len());
             }
-            // Connections that are due soon after each other are checked together.
             let first = entries.iter().map(|entry| entry.due).min();
+            let mut inbox = self.lock();
+            let new = mem::take(&mut inbox.new);
+            let first = new.iter().map(|entry| entry.due).chain(first).min();
+            // Connections that are due soon after each other are checked together.
             let next = first.map(|first| first.max(now + TICK));
             inbox.next = next;
             inbox.sweeper = Some(cx.waker().clone());
             drop(inbox);
+            entries.extend(new);
             *timer = next.map(creel::time::sleep_until);
             let timer = timer.as_mut().map(Pin::new);
             if timer.is_none_or(|timer| timer.poll(cx).is_pending()) {
@@ -164,13 +171,16 @@ impl Entry {
         }
         let progress = self.activity.progress();
         if progress != self.seen || progress.is_busy() {
-            (self.seen, self.since) = (progress, now);
+            (self.seen, self.quiet) = (progress, 0);
         } else {
-            self.activity.record_quiet(progress, now - self.since);
+            self.quiet += self.pause;
+            self.activity.record_quiet(progress, TICK * self.quiet);
             self.waker.wake_by_ref();
         }
         self.pause = (2 * self.pause).min(PAUSE_MAX);
-        self.due = now + TICK * self.pause;
+        // Connections that were due at different times stay apart, unless the sweep is late.
+        let (pause, due) = (TICK * self.pause, self.due);
+        self.due = if due + pause > now { due } else { now } + pause;
         true
     }
 }
@@ -204,12 +214,12 @@ mod tests {
         pool.spawn(async move { sweeping.run().await }).detach();
         let activities: [Arc<Activity>; 2] = Default::default();
         let counts: [Arc<Count>; 2] = Default::default();
-        let checked = pool.block_on(async {
+        let registered = pool.block_on(async {
             [0, 1].map(|i| {
                 // A connection whose response is stuck, so that it is not busy.
                 activities[i].record_write(false);
                 let waker = Waker::from(Arc::clone(&counts[i]));
-                sweep.check(&activities[i], &waker, FirstPause::Short)
+                sweep.register(&activities[i], &waker, FirstPause::Short)
             })
         });
         let second = |progresses: bool| {
@@ -230,6 +240,7 @@ mod tests {
         // After about 0.2, 0.4, 0.9, 1.9 and 2.9 s.
         assert!((4..=6).contains(&quiet), "woken {quiet} times");
         assert_eq!(activities[0].take_quiet(), None);
+        // The time of the last check, or of the one before it.
         let (state, time) = activities[1].take_quiet().unwrap();
         assert_eq!(state, crate::activity::State::Stuck);
         let expected = Duration::from_millis(1_800)..Duration::from_millis(3_000);
@@ -239,7 +250,7 @@ mod tests {
         activities[0].record_write(true);
         assert_eq!(activities[0].take_quiet(), None);
 
-        drop(checked);
+        drop(registered);
         let before = woken();
         (0..2).for_each(|_| second(false));
         assert_eq!(woken(), before);

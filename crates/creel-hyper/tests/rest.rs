@@ -68,9 +68,11 @@ fn resident() -> usize {
         safe fn malloc_trim(pad: usize) -> i32;
     }
     malloc_trim(0);
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: usize = statm.split(' ').nth(1).unwrap().parse().unwrap();
-    pages * 4096
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kb = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    kb.unwrap().parse::<usize>().unwrap() << 10
 }
 
 async fn length(request: Request<Incoming>) -> Result<Response<String>, Infallible> {

@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use creel::Pool;
 use creel::net::TcpListener;
 use creel_hyper::{Serve, serve};
 use hyper::body::Incoming;
@@ -198,4 +199,33 @@ fn a_request_during_shutdown_gets_a_complete_response_or_none() {
         }
         assert!(answer.is_empty() || answer.ends_with("plain"), "{answer}");
     }
+}
+
+/// A program may do something with the state of its service after the server has ended, for example
+/// write it to a file.
+#[test]
+fn the_service_is_dropped_before_the_server_has_ended() {
+    let state = Arc::new(());
+    let clone = Arc::clone(&state);
+    let pool = Pool::builder().workers(1).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = service_fn(move |_| {
+        let _ = &clone;
+        std::future::ready(Ok::<_, Infallible>(Response::new("plain".to_owned())))
+    });
+    let (stop, stopped) = creel::channel::oneshot::channel::<()>();
+    let client = thread::spawn(move || {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+        stream.write_all(REQUEST).unwrap();
+        let answer = read_answer(&mut stream);
+        stop.send(()).unwrap();
+        answer
+    });
+    pool.block_on(async {
+        serve(listener, service).until(stopped).await;
+        assert_eq!(Arc::strong_count(&state), 1);
+    });
+    assert!(client.join().unwrap().ends_with("plain"));
 }

@@ -40,7 +40,7 @@ use pin_project_lite::pin_project;
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     /// The number of changes so far. A change is a request, a write that the system accepts, the
-    /// first write that it rejects, and the begin of a phase. On an opaque connection that is not
+    /// first write that it rejects, and the beginning of a phase. On an opaque connection that is not
     /// stuck, a read is a change as well. The number wraps around.
     changes: AtomicU32,
     /// The number of responses that are not completely in hyper's buffer yet.

@@ -126,6 +126,37 @@ fn vectored_reads_and_reads_into_uninitialized_memory_work() {
 }
 
 #[test]
+fn more_buffers_than_the_system_accepts_are_written_and_read_in_several_calls() {
+    const COUNT: usize = 3_000;
+    let pool = pool(2);
+    let bytes: Vec<u8> = (0..100 * COUNT).map(|i| (i % 251) as u8).collect();
+    let (received, sent) = pool.block_on(async {
+        let (other, stream) = tcp().await;
+        let other = TcpStream::from_std(other).unwrap();
+        let reads = task::spawn(async move {
+            let mut bytes = vec![0; 100 * COUNT];
+            let mut places: Vec<_> = bytes.chunks_mut(100).map(IoSliceMut::new).collect();
+            let mut left = &mut places[..];
+            while !left.is_empty() {
+                let read = poll_fn(|cx| other.poll_read_vectored(cx, left)).await;
+                IoSliceMut::advance_slices(&mut left, read.unwrap());
+            }
+            bytes
+        });
+        let mut pieces: Vec<_> = bytes.chunks(100).map(IoSlice::new).collect();
+        let (mut left, mut sent) = (&mut pieces[..], 0);
+        while !left.is_empty() {
+            let written = stream.write_vectored(left).await.unwrap();
+            IoSlice::advance_slices(&mut left, written);
+            sent += written;
+        }
+        (reads.await.unwrap(), sent)
+    });
+    assert_eq!(sent, bytes.len());
+    assert!(received == bytes);
+}
+
+#[test]
 fn stream_halves_and_unix_sockets_carry_a_megabyte_both_ways() {
     let pool = pool(2);
     let path = std::env::temp_dir().join(format!("creel-streams-{}", std::process::id()));

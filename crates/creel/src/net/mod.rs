@@ -101,6 +101,7 @@ mod retry;
 mod single;
 mod source;
 mod stream;
+mod stream_calls;
 mod tcp;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 use super::io::{Io, Left};
 use super::poller::AsSource;
 use super::source::Direction;
+use super::stream_calls::{self, PIECES_MAX};
 use socket2::SockRef;
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
@@ -14,15 +15,6 @@ use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-
-/// Prevents the signal `SIGPIPE` when the peer has closed the connection. The error of the call is
-/// enough.
-#[cfg(all(unix, not(target_vendor = "apple")))]
-const SEND_FLAGS: i32 = libc::MSG_NOSIGNAL;
-/// These systems need no flag against `SIGPIPE`. On Apple's systems, the standard library creates
-/// its sockets in such a way that they send no signal, and Windows has no signals.
-#[cfg(not(all(unix, not(target_vendor = "apple"))))]
-const SEND_FLAGS: i32 = 0;
 
 /// A connection of the standard library that can be used in a [`Stream`]: a TCP stream or, on Unix,
 /// a Unix stream. You cannot implement this trait for other types.
@@ -182,7 +174,7 @@ impl<S: Connection> Stream<S> {
             if asked == 0 {
                 return Ok((0, Left::More));
             }
-            Ok(with_remainder(SockRef::from(stream).recv(bytes)?, asked))
+            Ok(with_remainder(stream_calls::receive(stream, bytes)?, asked))
         })
     }
 
@@ -203,6 +195,8 @@ impl<S: Connection> Stream<S> {
         cx: &mut Context<'_>,
         places: &mut [IoSliceMut<'_>],
     ) -> Poll<io::Result<usize>> {
+        let count = places.len().min(PIECES_MAX);
+        let places = &mut places[..count];
         let asked = places.iter().map(|place| place.len()).sum();
         if asked == 0 {
             return Poll::Ready(Ok(0));
@@ -598,8 +592,11 @@ fn read<S: Connection>(stream: &S, bytes: &mut [u8]) -> io::Result<(usize, Left)
     if asked == 0 {
         return Ok((0, Left::More));
     }
-    let read = (&*SockRef::from(stream)).read(bytes)?;
-    Ok(with_remainder(read, asked))
+    let place = std::ptr::from_mut(bytes) as *mut [MaybeUninit<u8>];
+    // SAFETY: validity: a slice of bytes is also a slice of bytes that need not be initialized.
+    // Aliasing: the slice is not used again. `receive` writes only initialized bytes to it.
+    let place = unsafe { &mut *place };
+    Ok(with_remainder(stream_calls::receive(stream, place)?, asked))
 }
 
 /// Returns the result of a read. A read that returned less than it asked for has emptied the buffer
@@ -612,13 +609,14 @@ fn with_remainder(read: usize, asked: usize) -> (usize, Left) {
 }
 
 fn write<S: Connection>(stream: &S, bytes: &[u8]) -> io::Result<(usize, Left)> {
-    let written = SockRef::from(stream).send_with_flags(bytes, SEND_FLAGS)?;
+    let written = stream_calls::send(stream, bytes)?;
     Ok(taken(written, bytes.len()))
 }
 
 fn write_pieces<S: Connection>(stream: &S, pieces: &[IoSlice<'_>]) -> io::Result<(usize, Left)> {
+    let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
     let asked = pieces.iter().map(|piece| piece.len()).sum();
-    let written = SockRef::from(stream).send_vectored_with_flags(pieces, SEND_FLAGS)?;
+    let written = stream_calls::send_vectored(stream, pieces, asked)?;
     Ok(taken(written, asked))
 }
 

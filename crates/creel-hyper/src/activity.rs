@@ -10,9 +10,9 @@
 //! in its input buffer or still to come begin with the head of the next request. When we take the
 //! stream back, we keep the bytes of that buffer.
 //!
-//! After some requests we cannot know whether the next bytes begin a new request. A request with a
-//! body may have a part of the body still to come, and a request for an upgrade may change the
-//! protocol. Such a connection is *opaque* and never counts as idle again.
+//! Sometimes we cannot know whether the next bytes begin a new request. A request with a body may
+//! have a part of the body still to come, and after an upgrade the bytes belong to another protocol.
+//! Such a connection is *opaque* until its next request, and does not count as idle.
 //!
 //! A response is in progress until its body is dropped. hyper drops the body when all of it is in
 //! hyper's buffer.
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::service::Service;
-use hyper::{Method, Request, Response, header};
+use hyper::{Method, Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 
 /// The activity of one connection. Only the task of the connection changes the fields, except for
@@ -41,7 +41,7 @@ use pin_project_lite::pin_project;
 pub(crate) struct Activity {
     /// The number of changes so far. A change is a request, a write that the system accepts, the
     /// first write that it rejects, and the beginning of a phase. On an opaque connection that is not
-    /// stuck, a read is a change as well. The number wraps around.
+    /// stuck, reads of [`PROGRESS_BYTES`] together are a change as well. The number wraps around.
     changes: AtomicU32,
     /// The number of responses that are not completely in hyper's buffer yet.
     answering: AtomicU32,
@@ -50,14 +50,17 @@ pub(crate) struct Activity {
     reads_at_request: AtomicU32,
     /// The number of bytes that were read in the current turn of the task.
     bytes: AtomicU32,
+    /// The number of bytes that were read since the last change, if the connection is opaque.
+    opaque_bytes: AtomicU32,
     /// Whether hyper still has to write a part of a response. It is set by a request, and cleared
     /// when hyper's output buffer is empty and no response is in progress.
     unsent: AtomicBool,
     /// Whether the system rejected the last write because its buffer is full.
     is_stuck: AtomicBool,
     /// Whether the connection is opaque: the next bytes may be something other than a request head.
-    /// This is never reset.
     is_opaque: AtomicBool,
+    /// Whether hyper's state has read a request since it was created.
+    has_request: AtomicBool,
     /// How often the connection has received or freed hyper's state.
     phase: AtomicU32,
     /// What the sweep has found: the number of changes in the upper half, and in the lower half for
@@ -69,6 +72,12 @@ pub(crate) struct Activity {
 /// The maximum number of bytes that a task reads in one turn. Without it, a client that sends small
 /// frames without pause would occupy the worker.
 pub(crate) const BYTES_PER_TURN: u32 = 64 << 10;
+
+/// The number of bytes that a client must send on an opaque connection so that we see progress. A
+/// client may continue with the body of its request after the response. We cannot tell this from the
+/// head of the next request, which must not come byte by byte. hyper accepts a head of at most about
+/// 400 KB by default, so it can only take a few times longer than the limit.
+const PROGRESS_BYTES: u32 = 64 << 10;
 
 impl Activity {
     /// Starts a turn of the connection's task.
@@ -90,9 +99,14 @@ impl Activity {
     pub(crate) fn record_read(&self, bytes: usize) {
         add(&self.reads, 1);
         // All reads are shorter than 4 GB.
-        add(&self.bytes, u32::try_from(bytes).unwrap_or(u32::MAX));
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        add(&self.bytes, bytes);
         if self.is_opaque.load(Relaxed) && !self.is_stuck.load(Relaxed) {
-            add(&self.changes, 1);
+            let bytes = self.opaque_bytes.load(Relaxed).saturating_add(bytes);
+            if bytes >= PROGRESS_BYTES {
+                add(&self.changes, 1);
+            }
+            self.opaque_bytes.store(bytes % PROGRESS_BYTES, Relaxed);
         }
     }
 
@@ -116,15 +130,33 @@ impl Activity {
 
     /// Records that a request was read.
     fn record_request(&self, request: &Request<Incoming>) {
-        let upgrades = request.headers().contains_key(header::UPGRADE);
-        if upgrades || request.method() == Method::CONNECT || !request.body().is_end_stream() {
-            self.is_opaque.store(true, Relaxed);
-        }
+        // hyper has read the whole body of the previous request.
+        let is_opaque = request.method() == Method::CONNECT || !request.body().is_end_stream();
+        self.is_opaque.store(is_opaque, Relaxed);
+        self.opaque_bytes.store(0, Relaxed);
+        self.has_request.store(true, Relaxed);
         add(&self.changes, 1);
         add(&self.answering, 1);
         self.reads_at_request
             .store(self.reads.load(Relaxed), Relaxed);
         self.unsent.store(true, Relaxed);
+    }
+
+    /// Records that the response begins. After an upgrade, the bytes belong to another protocol.
+    fn record_response(&self, status: StatusCode) {
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            self.is_opaque.store(true, Relaxed);
+        }
+    }
+
+    /// Records that hyper's state is new.
+    pub(crate) fn expect_first_request(&self) {
+        self.has_request.store(false, Relaxed);
+    }
+
+    /// Returns whether hyper's state has read a request since it was created.
+    pub(crate) fn has_request(&self) -> bool {
+        self.has_request.load(Relaxed)
     }
 
     /// Returns whether the connection is idle now. This means that all requests are answered, all
@@ -278,6 +310,9 @@ where
         let this = self.project();
         let response = ready!(this.of.poll(cx))?;
         let answering = this.answering.take();
+        answering
+            .iter()
+            .for_each(|answering| answering.0.record_response(response.status()));
         Poll::Ready(Ok(response.map(|of| Answer { of, answering })))
     }
 }
@@ -311,15 +346,26 @@ mod tests {
         let activity = Activity::default();
         activity.is_opaque.store(true, Relaxed);
         let before = activity.progress();
-        activity.record_read(1);
+        activity.record_read(PROGRESS_BYTES as usize);
         assert_ne!(activity.progress(), before);
         activity.record_write(false);
         let stuck = activity.progress();
-        activity.record_read(1);
+        activity.record_read(PROGRESS_BYTES as usize);
         activity.record_write(false);
         assert_eq!(activity.progress(), stuck);
         activity.record_write(true);
         assert_ne!(activity.progress(), stuck);
+    }
+
+    #[test]
+    fn small_reads_on_an_opaque_connection_are_no_progress_until_they_add_up() {
+        let activity = Activity::default();
+        activity.is_opaque.store(true, Relaxed);
+        let before = activity.progress();
+        (1..PROGRESS_BYTES).for_each(|_| activity.record_read(1));
+        assert_eq!(activity.progress(), before);
+        activity.record_read(1);
+        assert_ne!(activity.progress(), before);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use creel::task::CancellationToken;
 use hyper::body::{Body, Incoming};
@@ -81,12 +81,24 @@ impl Drop for Awake<'_> {
 struct Limits<'a> {
     awake: &'a AtomicUsize,
     max_idle_buffers: usize,
-    silent: Duration,
+    /// The limits for the heads of the first request of hyper's state and of the following ones.
+    first_head: Duration,
+    head: Duration,
     stuck: Duration,
     /// Checks the connection from time to time. hyper's own timeout would arm a timer for each
     /// request.
     sweep: &'a Sweep,
     first_pause: FirstPause,
+}
+
+impl Limits<'_> {
+    /// Returns the limit for the head of the next request.
+    fn head(&self, activity: &Activity) -> Duration {
+        match activity.has_request() {
+            true => self.head,
+            false => self.first_head,
+        }
+    }
 }
 
 /// Serves one connection until it ends, after a handshake. Its requests get the address of the
@@ -112,6 +124,8 @@ where
         sweep,
         awake,
     } = &*server;
+    // The client has connected, or has got its last response, at this time.
+    let mut quiet_since = creel::time::now();
     let handshake = creel::time::timeout(settings.head, handshake);
     let io = match stopping.run_until(handshake).await {
         Some(Ok(Ok(io))) => io,
@@ -125,11 +139,11 @@ where
     };
     let activity = Arc::new(Activity::default());
     let mut rest = Some((io, Vec::new()));
-    let mut idle_since = None;
+    let mut is_first = true;
     while let Some((io, first)) = rest.take() {
         let mut server_io = ServerIo::new(io, first, Arc::clone(&activity));
         let begin = poll_fn(|cx| server_io.poll_begin(cx));
-        let begin = creel::time::timeout(settings.head, begin);
+        let begin = creel::time::timeout(left(settings.head, quiet_since), begin);
         match stopping.run_until(begin).await {
             Some(Ok(Ok(()))) => {}
             // Reading failed before a request, for example because the client has reset the
@@ -140,7 +154,7 @@ where
         }
         // A client that has used HTTP/1 on this connection cannot change to HTTP/2.
         #[cfg(feature = "http2")]
-        if idle_since.is_none() && server_io.is_http2() {
+        if is_first && server_io.is_http2() {
             let serving = settings.http2.serve_connection(server_io, service);
             // We box the state of HTTP/2, because otherwise the futures of HTTP/1 connections would
             // reserve space for it.
@@ -159,15 +173,16 @@ where
         let serving = settings.http1.serve_connection(server_io, tracked);
         let mut serving = Box::new(serving.with_upgrades());
         let end = |it: &mut Box<Http1<T, S, A>>| Pin::new(&mut **it).graceful_shutdown();
-        let was_brief = |since| sweep::was_idle_briefly(creel::time::now() - since);
-        let first_pause = match idle_since.is_some_and(was_brief) {
+        let idle = creel::time::now() - quiet_since;
+        let first_pause = match !is_first && sweep::was_idle_briefly(idle) {
             true => FirstPause::Long,
             false => FirstPause::Short,
         };
         let limits = Limits {
             awake,
             max_idle_buffers: settings.max_idle_buffers,
-            silent: settings.head,
+            first_head: left(settings.head, quiet_since),
+            head: settings.head,
             stuck: settings.write,
             sweep,
             first_pause,
@@ -176,11 +191,16 @@ where
         if let Some(ended) = ended.await {
             return ended;
         }
-        idle_since = Some(creel::time::now());
+        (quiet_since, is_first) = (creel::time::now(), false);
         let parts = serving.into_parts();
         rest = parts.map(|parts| (parts.io.into_io(), parts.read_buf.to_vec()));
     }
     End::Done
+}
+
+/// Returns the part of `limit` that is left since a time.
+fn left(limit: Duration, since: Instant) -> Duration {
+    limit.saturating_sub(creel::time::now() - since)
 }
 
 type Http1<T, S, A> = http1::UpgradeableConnection<ServerIo<T>, Tracked<WithPeer<S, A>>>;
@@ -202,6 +222,7 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
     let mut stop_signal = stopping.cancelled();
     let mut is_stopping = false;
     let mut registration = None;
+    activity.expect_first_request();
     poll_fn(|cx| {
         activity.start_turn();
         if !is_stopping && Pin::new(&mut stop_signal).poll(cx).is_ready() {
@@ -229,7 +250,9 @@ async fn until<F: Future<Output = hyper::Result<()>> + Unpin>(
             Some((State::Idle, _)) if !is_stopping => Poll::Ready(None),
             // During the shutdown, we end a connection that has no request in progress.
             Some((State::Idle | State::Waiting, _)) if is_stopping => Poll::Ready(Some(End::Done)),
-            Some((State::Waiting, time)) if time >= limits.silent => Poll::Ready(Some(End::Silent)),
+            Some((State::Waiting, time)) if time >= limits.head(activity) => {
+                Poll::Ready(Some(End::Silent))
+            }
             Some((State::Stuck, time)) if time >= limits.stuck => Poll::Ready(Some(End::NotRead)),
             _ => Poll::Pending,
         }

@@ -4,13 +4,14 @@ use std::error::Error;
 use std::fmt;
 use std::future::{Future, IntoFuture, Ready, poll_fn, ready};
 use std::io;
+use std::panic::resume_unwind;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use creel::net::{Connection, Listen, Listener, Stream};
-use creel::task::{JoinError, JoinSet};
+use creel::task::{CancellationToken, JoinError, JoinSet};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
@@ -35,12 +36,19 @@ const HEAD: Duration = Duration::from_secs(30);
 /// The default time after which we close a connection if its client reads nothing of a response.
 const WRITE: Duration = Duration::from_secs(60);
 
+/// The maximum number of bytes that the system accepts for a connection before it has sent them. The
+/// system reports a connection as writable again when half of them are sent. Without this limit, its
+/// buffer grows to some megabytes, and it reports the connection only after a third of them was
+/// read. We would then take a client that reads all the time, but slowly, for one that reads nothing.
+const UNSENT_BYTES: u32 = 128 << 10;
+
 /// Creates a server for HTTP/1. It serves all connections of a listener with one shared service.
 ///
 /// The server runs until its future is dropped, or until the future of [`until`](Serve::until) is
 /// ready. With the feature `http2` it also serves clients that begin with HTTP/2.
 ///
-/// Each connection is a task of the pool that awaits the server. An error of a connection ends only
+/// The server and each of its connections are tasks of the pool on which you await the server. If a
+/// handler blocks a worker, the other workers go on with them. An error of a connection ends only
 /// that connection. If no more files can be opened, the server waits until some are closed. You can
 /// set limits with the methods of [`Serve`].
 ///
@@ -48,7 +56,10 @@ const WRITE: Duration = Duration::from_secs(60);
 ///
 /// - The client sends no complete request head within about 30 s, either after it connects or after
 ///   a response.
-/// - The client reads nothing of its response for 60 s.
+/// - The client reads nothing of its response for 60 s. See [`write_timeout`](Serve::write_timeout).
+///
+/// These limits do not apply to HTTP/2. To close an HTTP/2 connection whose client does not respond,
+/// set hyper's `keep_alive_interval` in its settings for HTTP/2.
 ///
 /// The service itself must limit the time that it waits for the body of a request.
 ///
@@ -64,8 +75,9 @@ const WRITE: Duration = Duration::from_secs(60);
 ///
 /// # Memory
 ///
-/// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB. After a second or two without a
-/// request we free hyper's buffers, and allocate them again when the client sends something. The
+/// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB, unless its last request had a body,
+/// for example a `POST`. hyper does not tell us when it has read the whole body, so such a connection
+/// keeps its buffers. In all other cases, after a second or two without a request we free hyper's buffers, and allocate them again when the client sends something. The
 /// allocator decides whether this memory returns to the OS. With glibc, `malloc_trim(0)` returns
 /// it.
 ///
@@ -174,8 +186,13 @@ fn http2_settings() -> http2::Builder<Executor> {
 impl<L: Listen, S, H> Serve<L, S, H> {
     /// Sets a handshake that begins each connection, for example TLS.
     ///
-    /// The handshake runs in the task of its connection, and the server then serves the stream that
-    /// it returns. It must finish within the [time](Self::head_timeout) for a request head.
+    /// The server calls the function, and the task of the connection awaits the future that it
+    /// returns. The server then serves the stream that the future returns. If the function panics,
+    /// the server panics, and if the future panics, only its connection ends. The handshake and the
+    /// first request head together must be complete within the [time](Self::head_timeout) for a
+    /// head.
+    ///
+    /// `FuturesIo` in this example needs the feature `futures-io` of `creel`.
     ///
     /// ```no_run
     /// # use std::{convert::Infallible, io, sync::Arc};
@@ -217,9 +234,12 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// Sets a function that receives the events of connections, for example to count or log them.
     ///
     /// An event says that a connection was accepted or could not be accepted, or how a connection
-    /// has ended. The task that awaits the server calls the function for one event after the other.
-    /// While the function runs, the server accepts no connections. If the function panics, the
-    /// server panics. It receives no more events after the server's future is dropped.
+    /// has ended. The server calls the function for one event after the other. While the function
+    /// runs, the server accepts no connections. If the function panics, the server panics. If you
+    /// drop the server's future, the function is dropped soon after that, without further events.
+    ///
+    /// If the server has too many open files, it tries again every 20 ms and reports each attempt, so
+    /// do not log all of them.
     ///
     /// ```
     /// # fn main() -> std::io::Result<()> {
@@ -251,7 +271,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
         self
     }
 
-    /// Limits the number of connections, including idle ones.
+    /// Limits the number of connections, including idle ones. A connection that was upgraded, for
+    /// example to WebSocket, belongs to your code and does not count any more.
     ///
     /// Further clients wait in the listener's queue until a connection ends. By default, only the
     /// limit of open files applies.
@@ -264,7 +285,8 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// request.
     ///
     /// These buffers take at least 16 KB per connection. A connection beyond the limit frees its
-    /// buffers after each response, which costs one or two microseconds per request. By default,
+    /// buffers after each response to a request without a body, which costs one or two microseconds
+    /// per request. By default,
     /// all connections keep their buffers for up to two seconds.
     pub fn max_idle_buffers(mut self, max: usize) -> Self {
         self.settings.max_idle_buffers = max;
@@ -276,6 +298,9 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// The time starts when the client connects and after each response. It is accurate to a second
     /// or two. The default is 30 s. The limit applies to an HTTP/2 connection only until its first
     /// bytes have arrived.
+    ///
+    /// After a request with a body, the time starts again whenever the client has sent another 64 KB,
+    /// because these bytes may still belong to the body.
     pub fn head_timeout(mut self, limit: Duration) -> Self {
         self.settings.head = limit;
         self
@@ -284,6 +309,12 @@ impl<L: Listen, S, H> Serve<L, S, H> {
     /// Limits the time for which a client may read nothing of an HTTP/1 response.
     ///
     /// The time is accurate to a second or two. The default is 60 s.
+    ///
+    /// The server does not see what the client reads. It only sees that the system accepts more bytes.
+    /// On Linux, this is so whenever the client has read between 64 and 400 KB of a TCP connection,
+    /// depending on its own buffer. With the default, a client that reads 7 KB/s is therefore never
+    /// closed. On other systems the server notices less, because their buffers may have some
+    /// megabytes, of which a large part must be read.
     pub fn write_timeout(mut self, limit: Duration) -> Self {
         self.settings.write = limit;
         self
@@ -398,7 +429,7 @@ impl<L: Listen, S, H> fmt::Debug for Serve<L, S, H> {
 impl<L, S, B, H, F, T> Serve<L, S, H>
 where
     L: Listen,
-    H: Fn(Stream<L::Connection>) -> F,
+    H: Fn(Stream<L::Connection>) -> F + Send + 'static,
     F: Future<Output = io::Result<T>> + Send + 'static,
     T: Read + Write + Unpin + Send + 'static,
     S: Service<Request<Incoming>, Response = Response<B>> + Send + Sync + 'static,
@@ -411,10 +442,44 @@ where
     /// Serves until `stop` is ready, and then shuts down gracefully.
     ///
     /// During shutdown the server accepts no connections. It waits for responses in progress, up to
-    /// the [grace](Serve::grace) time, and returns. It does not wait longer than a second or two
-    /// for connections without a complete request head, or for upgraded connections such as
-    /// WebSockets.
+    /// the [grace](Serve::grace) time, and returns. It responds only to the first of several
+    /// requests that a client has sent without waiting. It does not wait longer than a second or two
+    /// for HTTP/1 connections without a complete request head, and not at all for upgraded
+    /// connections such as WebSockets. For an HTTP/2 client that does not react, it waits for the
+    /// whole grace time.
+    ///
+    /// If you drop the future, all connections end soon after that, with their requests.
+    ///
+    /// Only the thread that awaits this future polls `stop`. A caller of `block_on` also runs tasks
+    /// of the pool, so if one of them blocks this thread, the server notices `stop` later. To avoid
+    /// this, spawn the future: `pool.block_on(pool.spawn(server.until(stop)))`.
     pub async fn until(self, stop: impl Future) {
+        let stopping = CancellationToken::new();
+        // The server is a task of its own. Otherwise, if a caller of `block_on` awaits it, only that
+        // thread could accept connections, and it may be stuck in a handler.
+        let serving = creel::task::spawn(self.run(stopping.clone())).abort_on_drop();
+        let (mut serving, mut stop) = (pin!(serving), pin!(stop));
+        let ended = poll_fn(|cx| {
+            // A server that ends before `stop` is ready has panicked, or its pool has ended.
+            if let Poll::Ready(ended) = serving.as_mut().poll(cx) {
+                return Poll::Ready(Some(ended));
+            }
+            stop.as_mut().poll(cx).map(|_| None)
+        });
+        let ended = match ended.await {
+            Some(ended) => ended,
+            None => {
+                stopping.cancel();
+                serving.await
+            }
+        };
+        if let Err(JoinError::Panicked(panic)) = ended {
+            resume_unwind(panic.into_payload());
+        }
+    }
+
+    /// Serves until `stopping` is cancelled, and then shuts down gracefully.
+    async fn run(self, stopping: CancellationToken) {
         let Serve {
             listener,
             handshake,
@@ -429,10 +494,10 @@ where
         let sweep = Arc::clone(&server.sweep);
         let _sweep = creel::task::spawn(async move { sweep.run().await }).abort_on_drop();
         let mut connections = JoinSet::new();
-        let mut stop = pin!(stop);
+        let mut stop = stopping.cancelled();
         loop {
             let accepted = poll_fn(|cx| {
-                if stop.as_mut().poll(cx).is_ready() {
+                if Pin::new(&mut stop).poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
                 while let Poll::Ready(Some(ended)) = connections.poll_join_next(cx) {
@@ -447,9 +512,10 @@ where
                 None => break,
                 Some(Ok((stream, address))) => {
                     on_event(Event::Accepted);
-                    // We ignore an error of this setting, because it probably means that the
+                    // We ignore errors of these settings, because they probably mean that the
                     // connection is broken. The first read will report that.
                     let _ = stream.as_std().without_delay();
+                    let _ = stream.as_std().limit_unsent(UNSENT_BYTES);
                     let begin = handshake(stream);
                     let peer = with_peer.then(|| Peer::new(address));
                     let server = Arc::clone(&server);

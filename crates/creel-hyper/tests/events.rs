@@ -217,6 +217,86 @@ fn a_slow_reader_gets_its_whole_response() {
     assert!(matches!(server.next(), Event::Ended(End::Done)));
 }
 
+/// Starts a server in which a client has 5 s for a head, and for reading a part of a response.
+fn start_with_limits() -> Running {
+    start(|server, stopped| {
+        let limit = Duration::from_secs(5);
+        let server = server.head_timeout(limit).write_timeout(limit);
+        server.until(stopped)
+    })
+}
+
+/// Sends one byte after another, one per second of the clock, until the server closes the
+/// connection. Returns how it ended, and after how many seconds.
+fn trickle(server: &Running, stream: &mut TcpStream, mut byte: impl FnMut() -> u8) -> (End, u64) {
+    for seconds in 0..60 {
+        if let Ok(Event::Ended(end)) = server.events.recv_timeout(Duration::from_millis(20)) {
+            return (end, seconds);
+        }
+        // This fails if the server has just closed the connection.
+        let _ = stream.write_all(&[byte()]);
+        server.clock.second();
+    }
+    panic!("the server did not close the connection");
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_limited_after_every_kind_of_request() {
+    let server = start_with_limits();
+    let requests = [
+        &b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\nhost: a\r\nupgrade: foo\r\nconnection: upgrade\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    ];
+    for request in requests {
+        let mut stream = server.ask(request);
+        assert!(plain(&mut stream).ends_with("plain"));
+        let mut head = b"GET /".iter().copied().chain(std::iter::repeat(b'x'));
+        let (end, seconds) = trickle(&server, &mut stream, || head.next().unwrap());
+        assert!(matches!(end, End::Silent), "{end:?}");
+        assert!((5..10).contains(&seconds), "{seconds} s");
+    }
+}
+
+#[test]
+fn the_time_for_a_head_begins_when_the_client_connects() {
+    let server = start(|server, stopped| {
+        let limit = Duration::from_secs(20);
+        server.head_timeout(limit).until(stopped)
+    });
+    let mut stream = server.ask(b"");
+    (0..16).for_each(|_| server.clock.second());
+    let mut head = b"GET /".iter().copied().chain(std::iter::repeat(b'x'));
+    let (end, seconds) = trickle(&server, &mut stream, || head.next().unwrap());
+    assert!(matches!(end, End::Silent), "{end:?}");
+    // With a clock that makes steps of a second, the first checks of a connection come late.
+    assert!((2..12).contains(&seconds), "{seconds} s more");
+}
+
+/// On other systems, the server does not notice such a client.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_client_that_reads_all_the_time_but_slowly_is_not_closed() {
+    const PIECE: usize = 64 << 10;
+    let server = start_with_limits();
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    // With a small buffer, the client accepts more as soon as it has read a little.
+    socket.set_recv_buffer_size(PIECE).unwrap();
+    socket.connect(&server.address.into()).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+    assert!(matches!(server.next(), Event::Accepted));
+    stream.write_all(b"GET /large HTTP/1.1\r\n\r\n").unwrap();
+    let mut piece = vec![0; PIECE];
+    for second in 0..60 {
+        stream.read_exact(&mut piece).unwrap();
+        server.clock.second();
+        let ended = server.events.try_recv();
+        assert!(ended.is_err(), "after {second} s: {ended:?}");
+    }
+}
+
 #[test]
 fn a_handshake_can_return_any_stream() {
     let server = start(|server, stopped| {

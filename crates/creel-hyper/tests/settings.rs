@@ -229,3 +229,43 @@ fn the_service_is_dropped_before_the_server_has_ended() {
     });
     assert!(client.join().unwrap().ends_with("plain"));
 }
+
+#[test]
+fn a_handler_that_blocks_does_not_keep_the_server_from_accepting() {
+    for _ in 0..10 {
+        let pool = Pool::builder().workers(2).build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let (begun, begins) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let released = std::sync::Mutex::new(released);
+        let service = service_fn(move |request: Request<Incoming>| {
+            if request.uri().path() == "/block" {
+                begun.send(()).unwrap();
+                let _ = released.lock().unwrap().recv();
+            }
+            std::future::ready(Ok::<_, Infallible>(Response::new("plain".to_owned())))
+        });
+        let (stop, stopped) = creel::channel::oneshot::channel::<()>();
+        let client = thread::spawn(move || {
+            let connect = || {
+                let stream = TcpStream::connect(address).unwrap();
+                stream.set_read_timeout(Some(HANG_TIMEOUT)).unwrap();
+                stream
+            };
+            let mut blocked = connect();
+            blocked
+                .write_all(b"GET /block HTTP/1.1\r\nhost: a\r\n\r\n")
+                .unwrap();
+            begins.recv_timeout(HANG_TIMEOUT).unwrap();
+            let mut other = connect();
+            other.write_all(REQUEST).unwrap();
+            assert!(read_answer(&mut other).ends_with("plain"));
+            release.send(()).unwrap();
+            assert!(read_answer(&mut blocked).ends_with("plain"));
+            stop.send(()).unwrap();
+        });
+        pool.block_on(serve(listener, service).until(stopped));
+        client.join().unwrap();
+    }
+}

@@ -42,7 +42,7 @@ pub(super) mod sealed {
 /// Implements the traits for one kind of listener and its connection. A macro does this because the
 /// types of `std` have the same methods, but no trait in common.
 macro_rules! kind {
-    ($listener:ty, $connection:ty, $address:ty, $without_delay:expr) => {
+    ($listener:ty, $connection:ty, $address:ty, $without_delay:expr, $limit_unsent:expr) => {
         impl stream::sealed::Connection for $connection {}
 
         impl Connection for $connection {
@@ -55,6 +55,11 @@ macro_rules! kind {
             fn without_delay(&self) -> io::Result<()> {
                 let without_delay: fn(&$connection) -> io::Result<()> = $without_delay;
                 without_delay(self)
+            }
+
+            fn limit_unsent(&self, bytes: u32) -> io::Result<()> {
+                let limit_unsent: fn(&$connection, u32) -> io::Result<()> = $limit_unsent;
+                limit_unsent(self, bytes)
             }
 
             fn own_address(&self) -> io::Result<$address> {

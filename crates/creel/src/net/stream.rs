@@ -28,6 +28,10 @@ pub trait Connection: sealed::Connection + fmt::Debug + Send + Sync + 'static {
     /// other kinds do so anyway.
     #[doc(hidden)]
     fn without_delay(&self) -> io::Result<()>;
+    /// Limits the number of written bytes that the operating system has not sent yet. Only TCP on
+    /// Linux supports this. Other connections ignore it.
+    #[doc(hidden)]
+    fn limit_unsent(&self, bytes: u32) -> io::Result<()>;
     #[doc(hidden)]
     fn own_address(&self) -> io::Result<Self::Address>;
     #[doc(hidden)]

@@ -21,8 +21,24 @@ pub type TcpListener = Listener<net::TcpListener>;
 /// and write with the methods of [`Stream`].
 pub type TcpStream = Stream<net::TcpStream>;
 
-listener::kind!(net::TcpListener, net::TcpStream, SocketAddr, |it| it
-    .set_nodelay(true));
+listener::kind!(
+    net::TcpListener,
+    net::TcpStream,
+    SocketAddr,
+    |it| it.set_nodelay(true),
+    limit_unsent
+);
+
+/// Sets the option `TCP_NOTSENT_LOWAT`. Source: Linux manual page tcp(7).
+#[cfg(target_os = "linux")]
+fn limit_unsent(stream: &net::TcpStream, bytes: u32) -> io::Result<()> {
+    socket2::SockRef::from(stream).set_tcp_notsent_lowat(bytes)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn limit_unsent(_: &net::TcpStream, _: u32) -> io::Result<()> {
+    Ok(())
+}
 
 impl TcpListener {
     /// Creates a listener on `address`. If you pass port 0, the operating system chooses a free

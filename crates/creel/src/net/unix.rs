@@ -31,7 +31,13 @@ pub type UnixListener = Listener<net::UnixListener>;
 /// [`UnixListener`] accepts it. You read and write with the methods of [`Stream`].
 pub type UnixStream = Stream<net::UnixStream>;
 
-listener::kind!(net::UnixListener, net::UnixStream, SocketAddr, |_| Ok(()));
+listener::kind!(
+    net::UnixListener,
+    net::UnixStream,
+    SocketAddr,
+    |_| Ok(()),
+    |_, _| Ok(())
+);
 
 impl UnixListener {
     /// Creates a listener at `path`, which must not exist yet. Does not block.

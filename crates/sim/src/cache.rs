@@ -46,7 +46,8 @@ pub(crate) const CORES_MAX: usize = 512;
 struct Line {
     /// The core that owns the cache line, plus 1. 0 if no core owns it.
     owner: u32,
-    /// The PU that wrote to the cache line last, plus 1. It is 0 if no PU has written to it.
+    /// The PU that wrote to the cache line last, plus 1. It is 0 if no PU has written to it, or if
+    /// the cache line has moved to a core that has only read it.
     writer: u32,
     sharers: Cores,
     busy_until: u64,
@@ -79,6 +80,11 @@ fn has(cores: &Cores, core: u32) -> bool {
 impl Line {
     fn has(&self, core: u32) -> bool {
         self.owner == core + 1 || has(&self.sharers, core)
+    }
+
+    /// Returns whether the core that owns the cache line has written to it.
+    fn is_modified(&self) -> bool {
+        self.owner != 0 && self.writer != 0
     }
 
     /// Returns the time from which a core that has lost the cache line can still make an access
@@ -247,6 +253,10 @@ impl Cache {
             begin + cost + own
         };
         match kind {
+            Access::Load if !enough && costs.migrates == 1 && line.is_modified() => {
+                line.owner = core + 1;
+                line.writer = 0;
+            }
             Access::Load if !enough => {
                 if line.owner != 0 {
                     let owner = line.owner - 1;

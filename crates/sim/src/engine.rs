@@ -75,6 +75,9 @@ struct Pu {
     scheduled: bool,
     /// The times when the buffered stores leave the buffer, in order.
     stores: VecDeque<u64>,
+    /// The part of a nanosecond that the instructions between atomic accesses have taken since the
+    /// clock advanced, in picoseconds.
+    code_ps: u64,
     /// Whether the current thread executed the pause instruction last.
     pausing: bool,
     /// The time of the next pause by the hypervisor.
@@ -234,6 +237,16 @@ impl State {
             self.pus[pu].now += length;
             let gap = 1 + self.random() % (2 * every);
             self.pus[pu].vanishes_at = self.pus[pu].now + gap;
+        }
+    }
+
+    /// Spends the time of the instructions before an atomic access.
+    fn spend_code(&mut self) {
+        let pu = self.current_pu();
+        let ps = self.pus[pu].code_ps + self.costs.code_ps;
+        self.pus[pu].code_ps = ps % 1_000;
+        if ps >= 1_000 {
+            self.spend(pu, ps / 1_000);
         }
     }
 

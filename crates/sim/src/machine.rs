@@ -37,6 +37,8 @@ pub struct Costs {
     pub hit: u64,
     /// An atomic read-modify-write of a cache line that the core owns.
     pub rmw: u64,
+    /// The ordinary instructions before an atomic access, in picoseconds.
+    pub code_ps: u64,
     /// An access to a cache line that the other hardware thread of the same core wrote last.
     pub same_core: u64,
     /// A transfer of a cache line from a core with the same L3 cache.
@@ -50,6 +52,10 @@ pub struct Costs {
     /// The time for which a cache line that several cores share is busy while it serves one more
     /// reader. The next reader has to wait for that time.
     pub read_gap: u64,
+    /// 1 if a cache line that another core has modified moves to the core that reads it. The reader
+    /// can then write it without a further transfer, and the other core has lost it. 0 if both
+    /// cores have a copy after the read.
+    pub migrates: u64,
     /// The number of cache lines that a core can fetch at the same time.
     pub streams: u64,
     /// The number of stores that a core can buffer.
@@ -98,18 +104,22 @@ pub struct Costs {
 ///   and Memory Subsystem".
 /// - `stores`: the store buffer of Skylake. Source: the same manual, table "Skylake client
 ///   microarchitecture buffer sizes". Later cores have larger ones.
+/// - `code_ps`: 0, because we only calibrate it for the machine that `creel-here` measures.
+/// - `migrates`: 0, because we do not know which of these processors do it.
 /// - `smt_percent`: 60, an estimate that we did not verify. It depends on the code.
 /// - `syscall`, `sleep`, `wake`, `idle_exit`, `switch`, `spawn`, `clock`: estimates of the usual
 ///   order of magnitude. We did not find a source with all of them on one machine.
 const LINUX: Costs = Costs {
     hit: 1,
     rmw: 5,
+    code_ps: 0,
     same_core: 7,
     same_l3: 21,
     same_package: 21,
     other_package: 110,
     memory: 80,
     read_gap: 4,
+    migrates: 0,
     streams: 10,
     stores: 56,
     pause: 35,
@@ -138,6 +148,7 @@ impl Costs {
             "same_package" => &mut self.same_package,
             "other_package" => &mut self.other_package,
             "memory" => &mut self.memory,
+            "migrates" => &mut self.migrates,
             "pause" => &mut self.pause,
             "clock" => &mut self.clock,
             "syscall" => &mut self.syscall,

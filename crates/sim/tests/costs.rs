@@ -76,6 +76,46 @@ fn an_access_costs_more_if_the_owner_of_the_cache_line_is_farther_away() {
 }
 
 #[test]
+fn a_modified_cache_line_moves_to_its_reader_if_it_migrates() {
+    let mut machine = Machine::named("ryzen-3900x").unwrap();
+    machine.costs.migrates = 1;
+    Sim::new(&machine).run(|| {
+        let word = Arc::new(Alone::default());
+        let other = word.clone();
+        word.0.store(1, Ordering::SeqCst);
+        let read_and_write = move || {
+            assert_eq!(time(|| other.0.load(Ordering::Acquire)), 94 + 1);
+            // The cache line has moved to this core, so the write needs no transfer.
+            assert_eq!(time(|| other.0.swap(2, Ordering::AcqRel)), 5);
+        };
+        on(6, read_and_write).join().unwrap();
+        assert_eq!(time(|| word.0.load(Ordering::Acquire)), 94 + 1);
+        let other = word.clone();
+        let read = move || assert_eq!(other.0.load(Ordering::Acquire), 2);
+        on(6, read).join().unwrap();
+        // This core has only read the cache line, so both cores have a copy now.
+        assert_eq!(time(|| word.0.load(Ordering::Acquire)), 1);
+        assert_eq!(time(|| word.0.swap(1, Ordering::AcqRel)), 94 + 5);
+    });
+}
+
+#[test]
+fn ordinary_instructions_take_a_part_of_a_nanosecond_per_access() {
+    let mut machine = Machine::named("ryzen-3900x").unwrap();
+    machine.costs.code_ps = 300;
+    Sim::new(&machine).run(|| {
+        let word = Alone::default();
+        word.0.swap(1, Ordering::SeqCst);
+        let ns = time(|| {
+            for _ in 0..100 {
+                assert_eq!(word.0.load(Ordering::Acquire), 1);
+            }
+        });
+        assert_eq!(ns, 100 + 30);
+    });
+}
+
+#[test]
 fn a_buffered_store_does_not_wait_for_its_cache_line() {
     sim().run(|| {
         let word = Arc::new(Alone::default());

@@ -6,7 +6,7 @@ use rustix::thread::futex::{self, Flags};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub type Pus = [usize; 2];
 /// Returns the name and the median cost of each step in nanoseconds.
 pub fn measure(pus: Pus) -> Vec<(&'static str, u64)> {
     pin(pus[0]);
-    let line = transfer(pus);
+    let (line, migrates) = transfer(pus);
     let (wake, idle_exit) = wake(pus, 50_000);
     let (_, deep_exit) = wake_after_sleep(pus);
     // A thread that wakes another one on the same PU and then sleeps spends a wake without an
@@ -27,10 +27,12 @@ pub fn measure(pus: Pus) -> Vec<(&'static str, u64)> {
     let syscall = each(wake_nobody);
     let half = hand_over(pus[0]).saturating_sub(syscall) / 2;
     vec![
+        ("hit", hit()),
         ("rmw", rmw()),
         ("same_core", line),
         ("same_l3", line),
         ("same_package", line),
+        ("migrates", migrates),
         ("memory", memory()),
         ("pause", each(spin_loop)),
         ("clock", each(Instant::now)),
@@ -86,6 +88,20 @@ fn each<R>(step: impl Fn() -> R) -> u64 {
     median((0..21).map(time).collect()).div_ceil(STEPS)
 }
 
+/// Divides, and rounds to the nearest number.
+fn nearest(ns: u64, by: u64) -> u64 {
+    (ns + by / 2) / by
+}
+
+/// Returns the latency of a load that hits the core's own cache. Each address depends on the load
+/// before.
+fn hit() -> u64 {
+    const LOADS: u64 = 64;
+    let next: [AtomicUsize; 8] = std::array::from_fn(|at| AtomicUsize::new(at * 5 + 1));
+    let follow = || (0..LOADS).fold(0, |at, _| next[at % next.len()].load(SeqCst));
+    nearest(each(follow), LOADS)
+}
+
 /// Returns the time of a read-modify-write of a cache line that the core owns. Two of them on the
 /// same cache line would wait for each other, and programs rarely have that, so we take turns.
 fn rmw() -> u64 {
@@ -94,30 +110,80 @@ fn rmw() -> u64 {
     struct Line(AtomicU64);
     let lines: [Line; 8] = Default::default();
     let round = || lines.each_ref().map(|line| line.0.fetch_add(1, SeqCst));
-    each(round).div_ceil(lines.len() as u64)
+    nearest(each(round), lines.len() as u64)
 }
 
-/// Returns the time of a one-way message by compare-and-exchange, as the other machines have it.
-fn transfer(pus: Pus) -> u64 {
-    const MESSAGES: u32 = 100_000;
+/// Returns the time of a read of a cache line that another core has modified. The second value is 1
+/// if the cache line moves to the reader then, and 0 if both cores have a copy of it.
+///
+/// The times are means of many cache lines, because the time of one of them depends on its place in
+/// the L3 cache. The order is random, and each address depends on the read before, so that the
+/// reads do not overlap.
+fn transfer(pus: Pus) -> (u64, u64) {
+    const LINES: usize = 64;
+    const ROUNDS: u64 = 1_000;
     #[repr(align(128))]
-    struct Line(AtomicU32);
-    let line = Line(AtomicU32::new(0));
-    let pass = |odd: u32| {
-        for n in (odd..2 * MESSAGES).step_by(2) {
-            while line.0.compare_exchange(n, n + 1, SeqCst, SeqCst).is_err() {}
+    #[derive(Default)]
+    struct Line(AtomicU64);
+    let lines: [Line; LINES] = std::array::from_fn(|_| Line::default());
+    let mut order: [usize; LINES] = std::array::from_fn(|at| at);
+    let mut random: u64 = 1;
+    for at in (1..LINES).rev() {
+        // The constant of Knuth's generator MMIX.
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        order.swap(at, (random >> 33) as usize % (at + 1));
+    }
+    let read = |line: &Line| black_box(line.0.load(SeqCst));
+    let write_all = || {
+        for line in &lines {
+            line.0.fetch_add(1, SeqCst);
         }
     };
-    let time = |_| {
-        line.0.store(0, SeqCst);
-        thread::scope(|scope| {
-            start_on(scope, pus[1], || pass(1));
-            let begin = now_ns();
-            pass(0);
-            now_ns() - begin
-        })
+    let time = || {
+        let begin = now_ns();
+        // The values are small, so adding their upper bits does not change the address.
+        let last = order.iter().fold(0, |last: u64, at| {
+            read(&lines[at + (black_box(last) >> 32) as usize])
+        });
+        black_box(last);
+        (now_ns() - begin) / LINES as u64
     };
-    median((0..5).map(time).collect()) / u64::from(2 * MESSAGES)
+    let (asked, done) = (Line::default(), Line::default());
+    let wait_for = |line: &Line, n: u64| {
+        while line.0.load(SeqCst) < n {
+            spin_loop();
+        }
+    };
+    let (mut first, mut again) = (Vec::new(), Vec::new());
+    thread::scope(|scope| {
+        start_on(scope, pus[1], || {
+            for n in 1..=2 * ROUNDS {
+                wait_for(&asked, n);
+                match n % 2 {
+                    1 => write_all(),
+                    _ => lines.iter().for_each(|line| {
+                        read(line);
+                    }),
+                }
+                done.0.store(n, SeqCst);
+            }
+        });
+        let let_other_access = |n| {
+            asked.0.store(n, SeqCst);
+            wait_for(&done, n);
+        };
+        for round in 0..ROUNDS {
+            let_other_access(2 * round + 1);
+            first.push(time());
+            write_all();
+            let_other_access(2 * round + 2);
+            again.push(time());
+        }
+    });
+    let (first, again) = (median(first), median(again));
+    (first, u64::from(again > first / 2))
 }
 
 fn wake_nobody() {

@@ -136,6 +136,42 @@ fn print_waits(waited: &[Waited]) {
     }
 }
 
+/// The operations that consist mostly of ordinary instructions, and rarely wait for another core.
+const ORDINARY: [&str; 4] = ["spawn-join", "hop", "channel", "chain"];
+
+/// Returns the machine with the time of the ordinary instructions between two atomic accesses. We
+/// choose this time so that the highest and the lowest ratio of the operations in [`ORDINARY`] are
+/// equally far from 1. We assume that a simulated time is a linear function of it.
+fn calibrated(mut machine: Machine, text: &str) -> Machine {
+    const PROBE_PS: u64 = 1_000;
+    let mut times = Vec::new();
+    for case in CASES.iter().filter(|case| ORDINARY.contains(&case.name)) {
+        let measured = text.lines().find_map(|line| {
+            let time = line.strip_prefix("case ")?.strip_prefix(case.name)?;
+            time.strip_prefix(' ')?.parse::<f64>().ok()
+        });
+        let Some(measured) = measured else { continue };
+        let [without, with] = [0, PROBE_PS].map(|ps| {
+            machine.costs.code_ps = ps;
+            Sim::new(&machine).run(|| (case.measure)(2))
+        });
+        times.push((without / measured, (with - without) / measured));
+    }
+    // The highest and the lowest ratio are equally far from 1 if their product is 1.
+    let is_too_short = |ps: u64| {
+        let ratio = |(without, more): &(f64, f64)| without + more * ps as f64 / PROBE_PS as f64;
+        let ratios = times.iter().map(ratio);
+        let (least, most) = (
+            ratios.clone().fold(f64::MAX, f64::min),
+            ratios.fold(0.0, f64::max),
+        );
+        least * most < 1.0
+    };
+    let steps = (0..10_000).step_by(10);
+    machine.costs.code_ps = steps.take_while(|ps| is_too_short(*ps)).last().unwrap_or(0);
+    machine
+}
+
 /// Prints the measured and the simulated time of each operation in an output of `creel-here`.
 fn compare(file: &str, with_profile: bool, only: Option<&str>) -> Result<(), String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
@@ -146,7 +182,12 @@ fn compare(file: &str, with_profile: bool, only: Option<&str>) -> Result<(), Str
         let names = CASES.map(|case| case.name).join(", ");
         return Err(format!("unknown operation {only}, use one of {names}"));
     }
+    let machine = calibrated(machine, &text);
     println!("machine: {} ({})", machine.name, machine.topology);
+    println!(
+        "ordinary instructions: {} ps per atomic access",
+        machine.costs.code_ps
+    );
     println!(
         "{:>16} {:>12} {:>12} {:>7}",
         "operation", "measured us", "simulated us", "ratio"

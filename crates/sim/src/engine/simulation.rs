@@ -145,6 +145,7 @@ impl Sim {
                     scheduled: false,
                     stores: VecDeque::new(),
                     pausing: false,
+                    code_ps: 0,
                     vanishes_at: 0,
                     interrupted: 0,
                     fills: Vec::new(),

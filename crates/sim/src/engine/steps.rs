@@ -21,9 +21,17 @@ impl Engine {
         }
     }
 
+    /// Runs the ordinary instructions before an access, and waits until the current PU has the
+    /// earliest clock. This is not a part of [`access`](Self::access), because a larger stack frame
+    /// of every access would change which simulated objects share a cache line.
+    fn begin_access(&self) {
+        self.0.borrow_mut().spend_code();
+        self.settle();
+    }
+
     #[track_caller]
     fn access<R>(&self, at: usize, kind: Access, step: impl FnOnce() -> R) -> R {
-        self.settle();
+        self.begin_access();
         let is_complete = {
             let mut state = self.0.borrow_mut();
             let ns = state.access(at, kind);

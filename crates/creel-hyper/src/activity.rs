@@ -73,10 +73,11 @@ pub(crate) struct Activity {
 /// frames without pause would occupy the worker.
 pub(crate) const BYTES_PER_TURN: u32 = 64 << 10;
 
-/// The number of bytes that a client must send on an opaque connection so that we see progress. A
-/// client may continue with the body of its request after the response. We cannot tell this from the
-/// head of the next request, which must not come byte by byte. hyper accepts a head of at most about
-/// 400 KB by default, so it can only take a few times longer than the limit.
+/// The number of bytes that count as progress on an opaque connection. These bytes may be the rest of
+/// a body, which a client may still send after the response, or the head of the next request. If each
+/// byte counted, a client could send this head byte by byte without any time limit. By default, hyper
+/// accepts a head of about 400 KB at most. A head can therefore take at most a few times as long as
+/// the time limit.
 const PROGRESS_BYTES: u32 = 64 << 10;
 
 impl Activity {

@@ -8,13 +8,12 @@
 use std::error::Error;
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
-use std::panic::resume_unwind;
 use std::pin::pin;
 use std::task::Poll;
 use std::{io, net};
 
 use creel::net::{Stream, TcpListener};
-use creel::task::{CancellationToken, JoinError, JoinSet};
+use creel::task::{CancellationToken, JoinSet};
 use creel::{BuildError, Placement, Pool};
 use hyper::body::{Body, Incoming};
 use hyper::rt::{Read, Write};
@@ -22,6 +21,7 @@ use hyper::service::Service;
 use hyper::{Request, Response};
 
 use crate::Serve;
+use crate::serve::check;
 
 /// Servers that share an address, one on each of several pools.
 ///
@@ -113,8 +113,7 @@ impl PerCore {
     ///
     /// # Panics
     ///
-    /// Panics if a server panics, for example because its [`on_event`](Serve::on_event) does. The
-    /// servers of the other pools then end as well.
+    /// Panics in the same cases as [`Serve::until`]. The servers of the other pools then end as well.
     pub async fn until<S, H, B, F, T>(
         self,
         stop: impl Future,
@@ -140,22 +139,14 @@ impl PerCore {
         poll_fn(|cx| {
             // A server that ends before `stop` is ready has panicked, or its pool has ended.
             while let Poll::Ready(Some(ended)) = servers.poll_join_next(cx) {
-                rethrow(ended);
+                check(ended);
             }
             stop.as_mut().poll(cx).map(drop)
         })
         .await;
         stopping.cancel();
         while let Some(ended) = servers.join_next().await {
-            rethrow(ended);
+            check(ended);
         }
-    }
-}
-
-/// Resumes the panic of a server, if it has panicked. We accept a server whose pool has ended,
-/// because the program may end pools at any time.
-fn rethrow(ended: Result<(), JoinError>) {
-    if let Err(JoinError::Panicked(panic)) = ended {
-        resume_unwind(panic.into_payload());
     }
 }

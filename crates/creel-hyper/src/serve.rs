@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use creel::WorkerError;
 use creel::net::{Connection, Listen, Listener, Stream};
 use creel::task::{CancellationToken, JoinError, JoinSet};
 use hyper::body::{Body, Incoming};
@@ -75,9 +76,10 @@ const UNSENT_BYTES: u32 = 128 << 10;
 ///
 /// # Memory
 ///
-/// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB, unless its last request had a body,
-/// for example a `POST`. hyper does not tell us when it has read the whole body, so such a connection
-/// keeps its buffers. In all other cases, after a second or two without a request we free hyper's buffers, and allocate them again when the client sends something. The
+/// An idle HTTP/1 connection takes about 1.7 KB instead of 16 KB. The exception is a connection whose
+/// last request had a body, for example a `POST`: it keeps hyper's buffers, because we cannot find
+/// out whether hyper has read the whole body. In all other cases, after a second or two without a
+/// request we free hyper's buffers, and allocate them again when the client sends something. The
 /// allocator decides whether this memory returns to the OS. With glibc, `malloc_trim(0)` returns
 /// it.
 ///
@@ -453,6 +455,12 @@ where
     /// Only the thread that awaits this future polls `stop`. A caller of `block_on` also runs tasks
     /// of the pool, so if one of them blocks this thread, the server notices `stop` later. To avoid
     /// this, spawn the future: `pool.block_on(pool.spawn(server.until(stop)))`.
+    ///
+    /// # Panics
+    ///
+    /// Panics if a function that you passed to [`on_event`](Serve::on_event) or
+    /// [`handshake`](Serve::handshake) panics, or if the operating system refuses a thread for the
+    /// server.
     pub async fn until(self, stop: impl Future) {
         let stopping = CancellationToken::new();
         // The server is a task of its own. Otherwise, if a caller of `block_on` awaits it, only that
@@ -473,9 +481,7 @@ where
                 serving.await
             }
         };
-        if let Err(JoinError::Panicked(panic)) = ended {
-            resume_unwind(panic.into_payload());
-        }
+        check(ended);
     }
 
     /// Serves until `stopping` is cancelled, and then shuts down gracefully.
@@ -543,6 +549,22 @@ where
                 on_event(Event::Ended(End::Cut));
             }
         }
+    }
+}
+
+/// Checks how the task of a server has ended. We accept that its pool has ended, because the program
+/// may end pools at any time.
+///
+/// # Panics
+///
+/// Panics if the task has panicked, or if the operating system refused a thread for it.
+pub(crate) fn check(ended: Result<(), JoinError>) {
+    match ended {
+        Err(JoinError::Panicked(panic)) => resume_unwind(panic.into_payload()),
+        Err(JoinError::Spawn(error @ WorkerError::NoThread(_))) => {
+            panic!("cannot start the server: {error}")
+        }
+        _ => {}
     }
 }
 

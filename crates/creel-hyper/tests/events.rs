@@ -172,10 +172,7 @@ fn each_way_in_which_a_connection_ends_has_its_own_event() {
 
 #[test]
 fn a_client_that_does_not_read_its_response_is_closed_after_the_write_timeout() {
-    let server = start(|server, stopped| {
-        let limit = Duration::from_secs(5);
-        server.write_timeout(limit).until(stopped)
-    });
+    let server = start_with_limits();
     let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
     // The client reads the beginning of its response and then stops.
     stream.read_exact(&mut [0; 1024]).unwrap();
@@ -186,8 +183,7 @@ fn a_client_that_does_not_read_its_response_is_closed_after_the_write_timeout() 
 
 #[test]
 fn a_client_that_sends_requests_and_reads_nothing_is_closed() {
-    let server =
-        start(|server, stopped| server.write_timeout(Duration::from_secs(5)).until(stopped));
+    let server = start_with_limits();
     let mut stream = server.ask(b"GET /large HTTP/1.1\r\n\r\n");
     stream
         .set_write_timeout(Some(Duration::from_millis(200)))
@@ -199,10 +195,7 @@ fn a_client_that_sends_requests_and_reads_nothing_is_closed() {
 
 #[test]
 fn a_slow_reader_gets_its_whole_response() {
-    let server = start(|server, stopped| {
-        let limit = Duration::from_secs(5);
-        server.write_timeout(limit).until(stopped)
-    });
+    let server = start_with_limits();
     let mut stream = server.ask(b"GET /large HTTP/1.0\r\n\r\n");
     // In three seconds, the client reads more than the system's buffers hold. The server can
     // therefore write, and its write timeout does not expire.
